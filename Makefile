@@ -206,8 +206,8 @@ endif
 fuzz-targets: $(FUZZ_TARGETS)
 
 # A fuzz target is linked with the folders that it includes.
-included = $(shell sed -n 's,^\#include "\(tools/\)\{0,1\}\([a-z]*\)/.*,\2,p' \
-	$(1) | sort -u)
+included = $(shell sed -n -e 's|^.include "tools/lib/.*|lib|p' \
+	-e 's|^.include "\([a-z]*\)/.*|\1|p' $(1) | sort -u)
 define fuzz_rule
 $(BUILD)/$(1): $(BUILD)/obj/$(1).o \
 		$(sort $(foreach f,$(call included,$(1).c),$(call archives,$(f))))

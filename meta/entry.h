@@ -13,7 +13,11 @@
 
 #include "tools/lib/page.h"
 
-enum meta_type { META_FILE = 1, META_DIR = 2, META_SYMLINK = 3 };
+enum meta_type {
+	META_FILE = 1,
+	META_DIR = 2,
+	META_SYMLINK = 3
+};
 
 #define META_ROOT 1ull /* the object number of the mount's root directory */
 
@@ -42,8 +46,8 @@ struct meta_entry {
 
 #define META_ENTRY_BYTES 104u /* encoded */
 
-void meta_entry_encode(const struct meta_entry *entry,
-		       uint8_t ret[META_ENTRY_BYTES]);
+void meta_entry_encode(
+	const struct meta_entry *entry, uint8_t ret[META_ENTRY_BYTES]);
 /* 0, or -EBADMSG: wrong length, version byte or a value that can't be. */
 int meta_entry_decode(const void *bytes, size_t len, struct meta_entry *ret);
 

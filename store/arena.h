@@ -43,12 +43,12 @@ enum arena_outcome {
 };
 
 struct arena_config {
-	uint64_t bytes;	      /* the arena never grows past this, headers
-				 included */
-	const char *dir;      /* an existing directory on a tmpfs (or, for
-				 tests, anywhere); the arena makes its files in
-				 it.  arena_place() finds the usual one */
-	bool slot_files;      /* large slots as files of their own */
+	uint64_t bytes;	       /* the arena never grows past this, headers
+				  included */
+	const char *dir;       /* an existing directory on a tmpfs (or, for
+				  tests, anywhere); the arena makes its files in
+				  it.  arena_place() finds the usual one */
+	bool slot_files;       /* large slots as files of their own */
 	uint32_t max_mappings; /* slot files stop at this many (0: half of
 				 vm.max_map_count) */
 };
@@ -65,10 +65,10 @@ struct slot_class {
 
 struct arena_stats {
 	uint64_t capacity_bytes;
-	uint64_t used_bytes;	    /* slots that are reserved or live */
-	uint64_t wasted_bytes;	    /* slot length minus chunk length, live */
-	uint64_t pinned_bytes;	    /* live slots with a pin */
-	uint64_t dirty_bytes;	    /* live slots whose bytes are nowhere else */
+	uint64_t used_bytes;   /* slots that are reserved or live */
+	uint64_t wasted_bytes; /* slot length minus chunk length, live */
+	uint64_t pinned_bytes; /* live slots with a pin */
+	uint64_t dirty_bytes;  /* live slots whose bytes are nowhere else */
 	uint64_t quarantined_bytes; /* a late read may still write to them */
 	uint64_t free_slots;	    /* in regions that have a class */
 	uint64_t live_slots;
@@ -83,7 +83,7 @@ struct arena_stats {
  * the path to ret_path.  0, or -ENOSPC with *ret_room set to the bytes that
  * are there, or another -errno.  Call before any thread starts. */
 int arena_place(const char *instance, uint64_t bytes, char *ret_path,
-		size_t path_bytes, uint64_t *ret_room);
+	size_t path_bytes, uint64_t *ret_room);
 /* Undoes arena_place(): removes the directory, its files and its tmpfs. */
 int arena_unplace(const char *path);
 
@@ -100,7 +100,7 @@ void arena_close(struct arena *arena, bool keep);
 /* Before arena_sweep(): this slot holds this chunk, says the index.  0, or
  * ARENA_GONE when the slot's header says otherwise. */
 int arena_claim(struct arena *arena, slot_t slot, const struct chunk_id *id,
-		uint32_t len_bytes, bool dirty);
+	uint32_t len_bytes, bool dirty);
 /* Frees every slot that nobody claimed. */
 void arena_sweep(struct arena *arena);
 
@@ -111,17 +111,17 @@ unsigned arena_chunk_shift(const struct arena *arena);
 /* Reserves a slot: fallocated (never SIGBUS), content undefined, pinned once
  * by the caller, invisible to eviction.  0, ARENA_FULL, or -ENOSPC when the
  * tmpfs is full although the arena is not. */
-int arena_alloc(struct arena *arena, const struct slot_class *class,
-		slot_t *ret);
+int arena_alloc(
+	struct arena *arena, const struct slot_class *class, slot_t *ret);
 /* The smallest class with room for len_bytes as this arena rounds them: the
  * exact length for sizes that repeat, else steps of an eighth. */
 struct slot_class arena_class_for(struct arena *arena, uint64_t len_bytes,
-				  uid_t uid, gid_t gid, mode_t mode);
+	uid_t uid, gid_t gid, mode_t mode);
 /* The reserved slot now holds this chunk; it becomes live, evictable once
  * unpinned, most recent in age.  `dirty`: its bytes are nowhere else.  The
  * caller has zeroed from len_bytes to the next 4 KiB. */
 void arena_commit(struct arena *arena, slot_t slot, const struct chunk_id *id,
-		  uint32_t len_bytes, bool dirty);
+	uint32_t len_bytes, bool dirty);
 /* The slot's bytes are in a bucket (or at a peer) as well, or no longer. */
 void arena_set_dirty(struct arena *arena, slot_t slot, bool dirty);
 
@@ -131,7 +131,7 @@ void *arena_data(const struct arena *arena, slot_t slot);
 uint32_t arena_slot_bytes(const struct arena *arena, slot_t slot);
 /* What the slot holds and how long it is; caller has it pinned. */
 void arena_describe(const struct arena *arena, slot_t slot,
-		    struct chunk_id *ret_id, uint32_t *ret_len_bytes);
+	struct chunk_id *ret_id, uint32_t *ret_len_bytes);
 /* True until the first arena_set_verified() of a slot found after a crash. */
 bool arena_unverified(const struct arena *arena, slot_t slot);
 void arena_set_verified(struct arena *arena, slot_t slot);
@@ -165,8 +165,8 @@ struct arena_victim {
 	bool dirty;
 };
 size_t arena_victims(struct arena *arena, uint64_t bytes_wanted,
-		     const struct slot_class *class,
-		     struct arena_victim *victims, size_t max);
+	const struct slot_class *class, struct arena_victim *victims,
+	size_t max);
 void arena_restore(struct arena *arena, slot_t slot);
 
 void arena_get_stats(struct arena *arena, struct arena_stats *ret);
@@ -174,8 +174,8 @@ void arena_get_stats(struct arena *arena, struct arena_stats *ret);
 /* For registering the arena with io_uring or a network card: calls `each`
  * for every region that has a class (its whole range, and its slot size). */
 void arena_each_region(struct arena *arena,
-		       void (*each)(void *arg, void *start, size_t len_bytes,
-				    uint32_t slot_bytes),
-		       void *arg);
+	void (*each)(
+		void *arg, void *start, size_t len_bytes, uint32_t slot_bytes),
+	void *arg);
 
 #endif

@@ -32,7 +32,7 @@ enum bucket_outcome {
 };
 
 struct buckets_config {
-	const char *dir;	/* DIR; made with its parents (0700) if missing */
+	const char *dir; /* DIR; made with its parents (0700) if missing */
 	struct io *io;
 	uint64_t cap_bytes;	/* 0: percent decides */
 	unsigned cap_percent;	/* of the file system; default 90 */
@@ -50,18 +50,21 @@ struct bucket_place {
 
 /* One record to write, or as found by a scan. */
 struct bucket_record {
-	enum { BUCKET_CHUNK = 1, BUCKET_JOURNAL = 2 } kind;
-	struct chunk_id id;	 /* chunk only */
-	const void *key;	 /* chunk: the key when it was written */
+	enum {
+		BUCKET_CHUNK = 1,
+		BUCKET_JOURNAL = 2
+	} kind;
+	struct chunk_id id; /* chunk only */
+	const void *key;    /* chunk: the key when it was written */
 	size_t key_bytes;
 	const uint64_t *checksums; /* chunk: one a CHECK_BYTES block */
-	const void *extra;	 /* chunk: the encoded entry of the page, in
-				    the record of its last chunk; opaque */
+	const void *extra;	   /* chunk: the encoded entry of the page, in
+				      the record of its last chunk; opaque */
 	size_t extra_bytes;
-	const void *data;	 /* chunk: bytes, 4 KiB-aligned, zero from
-				    len_bytes to the next 4 KiB; journal:
-				    payload, any alignment.  NULL in a scan of
-				    chunks */
+	const void *data; /* chunk: bytes, 4 KiB-aligned, zero from
+			     len_bytes to the next 4 KiB; journal:
+			     payload, any alignment.  NULL in a scan of
+			     chunks */
 	uint32_t len_bytes;
 	struct bucket_place place; /* set by append and by scan */
 };
@@ -72,7 +75,7 @@ struct bucket_record {
  * an unsealed one is cut after its last whole record at the first append.
  * ret_reason (256 bytes) may be NULL. */
 int buckets_open(const struct buckets_config *config, struct buckets **ret,
-		 char *ret_reason);
+	char *ret_reason);
 /* Seals nothing: the open bucket is continued at the next start. */
 void buckets_close(struct buckets *buckets);
 
@@ -82,7 +85,7 @@ void buckets_close(struct buckets *buckets);
  * full, or cap reached: caller drops a bucket and tries again), -EIO,
  * -ETIMEDOUT: nothing of the batch counts then. */
 int bucket_append(struct buckets *buckets, struct bucket_record *records,
-		  unsigned count, uint64_t deadline_ns);
+	unsigned count, uint64_t deadline_ns);
 /* Everything appended is on stable storage: 0 or -errno. */
 int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
 
@@ -92,7 +95,7 @@ int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
  * done, settled, arg and deadline_ns set.  BUCKET_GONE: not submitted, no
  * callback; 0: it will be called. */
 int bucket_read(struct buckets *buckets, const struct bucket_place *place,
-		void *data, struct io_request *request);
+	void *data, struct io_request *request);
 
 /* Takes the place out of what counts as live (deleted, superseded, or
  * damaged), so that the bucket is dropped sooner. */
@@ -111,8 +114,8 @@ int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket);
 int bucket_drop(struct buckets *buckets, uint32_t bucket);
 /* Live bytes as the index knows them: set once at start, after a scan of the
  * index. */
-void bucket_set_live(struct buckets *buckets, uint32_t bucket,
-		     uint64_t live_bytes);
+void bucket_set_live(
+	struct buckets *buckets, uint32_t bucket, uint64_t live_bytes);
 
 /* Calls `each` for the records of one bucket in the order written (chunks
  * from the footer where it is sealed and `payloads` is false; journals always
@@ -121,8 +124,8 @@ void bucket_set_live(struct buckets *buckets, uint32_t bucket,
  * verify: read the chunks' bytes too and call each with data set; a chunk
  * whose bytes don't match is counted, not shown. */
 int bucket_scan(struct buckets *buckets, uint32_t bucket, bool verify,
-		int (*each)(void *arg, const struct bucket_record *record),
-		void *arg, uint64_t *ret_damaged);
+	int (*each)(void *arg, const struct bucket_record *record), void *arg,
+	uint64_t *ret_damaged);
 /* Ids of all bucket files, ascending; caller frees. */
 int bucket_list(struct buckets *buckets, uint32_t **ret_ids, size_t *ret_count);
 

@@ -22,8 +22,15 @@
 struct io;
 struct io_request;
 
-enum io_operation { IO_READ, IO_WRITE, IO_SYNC };
-enum io_mode { IO_AUTO, IO_URING_OFF };
+enum io_operation {
+	IO_READ,
+	IO_WRITE,
+	IO_SYNC
+};
+enum io_mode {
+	IO_AUTO,
+	IO_URING_OFF
+};
 
 struct io_config {
 	enum io_mode mode;
@@ -41,14 +48,14 @@ struct io_request {
 	/* res: bytes moved (short only at the end of file), or -errno. */
 	void (*done)(struct io_request *request, int64_t res);
 	void (*settled)(struct io_request *request);
-	void *arg; /* the caller's */
+	void *arg;		 /* the caller's */
 	struct io_request *next; /* the ring's, while submitted */
 	uint64_t opaque[4];	 /* the ring's, while submitted */
 };
 
 struct io_stats {
-	const char *engine;	/* "io_uring" or "threads" */
-	const char *why;	/* why not io_uring, or why plain buffers */
+	const char *engine; /* "io_uring" or "threads" */
+	const char *why;    /* why not io_uring, or why plain buffers */
 	bool fixed_buffers;
 	uint64_t reads, writes, syncs, submissions, timeouts;
 	uint64_t bytes_read, bytes_written;
@@ -71,8 +78,8 @@ struct io_range {
 	void *start;
 	size_t len_bytes;
 };
-unsigned io_register(struct io *io, const struct io_range *ranges,
-		     unsigned count);
+unsigned io_register(
+	struct io *io, const struct io_range *ranges, unsigned count);
 
 /* Never blocks; the queue is bounded only by what callers submit, each of
  * which bounds its own.  After io_close() has begun: -ESHUTDOWN by `done`. */

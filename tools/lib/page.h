@@ -13,17 +13,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KEY_MAX_BYTES 4096u	 /* a key: the path below the mount */
-#define NAME_MAX_BYTES 255u	 /* one component of a key */
-#define SYMLINK_MAX_BYTES 4095u	 /* a symlink's target */
-#define XATTR_MAX_BYTES 65536u	 /* one xattr's value */
+#define KEY_MAX_BYTES 4096u	/* a key: the path below the mount */
+#define NAME_MAX_BYTES 255u	/* one component of a key */
+#define SYMLINK_MAX_BYTES 4095u /* a symlink's target */
+#define XATTR_MAX_BYTES 65536u	/* one xattr's value */
 #define PAGE_MAX_BYTES (1ull << 40)
 #define BLOCK_BYTES 4096u	 /* O_DIRECT alignment: slots, disk records */
 #define CHECK_BYTES (256u << 10) /* one checksum covers this much */
 
-#define CHUNK_SHIFT_MAX 26u   /* 64 MiB: a page up to this is one chunk */
-#define CHUNK_SHIFT_SMALL 20u /* 1 MiB: sparse and checkpointed pages, so
-				 that an fsync rewrites little */
+#define CHUNK_SHIFT_MAX 26u /* 64 MiB: a page up to this is one chunk */
+#define CHUNK_SHIFT_SMALL                                                      \
+	20u /* 1 MiB: sparse and checkpointed pages, so                        \
+	       that an fsync rewrites little */
 
 /* Orders the commits of a key everywhere: a hybrid logical clock (48 bits of
  * milliseconds since 1970, 16 bits of counter), ties by node id; the higher
@@ -51,8 +52,8 @@ struct chunk_id {
 	struct page_version version;
 };
 
-static inline int page_version_compare(const struct page_version *a,
-				       const struct page_version *b)
+static inline int page_version_compare(
+	const struct page_version *a, const struct page_version *b)
 {
 	if (a->clock != b->clock)
 		return a->clock < b->clock ? -1 : 1;
@@ -61,8 +62,8 @@ static inline int page_version_compare(const struct page_version *a,
 	return 0;
 }
 
-static inline bool chunk_id_equal(const struct chunk_id *a,
-				  const struct chunk_id *b)
+static inline bool chunk_id_equal(
+	const struct chunk_id *a, const struct chunk_id *b)
 {
 	return a->object == b->object && a->index == b->index &&
 	       page_version_compare(&a->version, &b->version) == 0;

@@ -132,18 +132,18 @@ enum size_outcome size_parse(const char *text, uint64_t *ret_bytes)
 const char *size_outcome_text(enum size_outcome outcome)
 {
 	static const char *const texts[] = {
-		[SIZE_OK] = "is fine",
-		[SIZE_EMPTY] = "is empty; give a size such as 512M or 3.5GiB",
-		[SIZE_NO_NUMBER] = "is no size; give one such as 512M or "
+		[SIZE_OK] = "fine",
+		[SIZE_EMPTY] = "no value; give a size such as 512M or 3.5GiB",
+		[SIZE_NO_NUMBER] = "not a size; give one such as 512M or "
 				   "3.5GiB",
-		[SIZE_BAD_UNIT] = "has an unknown unit; they are K, M, G, T "
-				  "(or KiB ...) and KB, MB, GB, TB",
-		[SIZE_NO_UNIT] = "is a fraction of a byte; a unit is missing "
-				 "(K, M, G, T, KB, ...)",
-		[SIZE_TOO_LARGE] = "is too large; sizes end at 16777215T",
-		[SIZE_NO_PERCENT] = "is a percentage, which cannot be given "
-				    "here; give a size such as 512M",
-		[SIZE_BAD_PERCENT] = "is more than 100%",
+		[SIZE_BAD_UNIT] = "unknown unit; there are K, M, G, T (or KiB "
+				  "and so on) and KB, MB, GB, TB",
+		[SIZE_NO_UNIT] = "a fraction of a byte; is a unit missing "
+				 "(K, M, G, T)?",
+		[SIZE_TOO_LARGE] = "too large; sizes end at 16777215T",
+		[SIZE_NO_PERCENT] = "a percentage cannot be given here; give "
+				    "a size such as 512M",
+		[SIZE_BAD_PERCENT] = "more than 100%",
 	};
 
 	return texts[outcome];

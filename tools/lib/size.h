@@ -36,7 +36,7 @@ enum size_outcome size_parse(const char *text, uint64_t *ret_bytes);
 enum size_outcome size_or_percent_parse(
 	const char *text, struct size_or_percent *ret);
 
-/* What is wrong, to follow "<option> <value>: ". */
+/* What is wrong, to follow "--memory 12X: ". */
 const char *size_outcome_text(enum size_outcome outcome);
 
 /* So many bytes of `whole`. */
