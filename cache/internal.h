@@ -5,8 +5,11 @@
 /*
  * What the files of cache/ share with each other and with nobody else.
  *
- *   cache.c      opening, stopping, the parts, statistics
- *   names.c      look-ups and changes of the name space
+ *   cache.c      opening, stopping, the parts
+ *   stats.c      statistics, space, facts about a page
+ *   names_*.c    look-ups, listings and changes of the name space
+ *   objects.c    what a change of names does to objects and their chunks
+ *   facts.c      what the journal is told
  *   page.c       open pages: pins, reads
  *   fetch.c      chunks from disk into slots, one fetch for many readers
  *   room.c       slots for whoever needs one: evicts, waits, gives up
@@ -17,9 +20,13 @@
  *   rebuild.c    the index from buckets
  *   negative.c   the negative cache
  *
- * Lock order (outer first): staging->lock, cache->staging_lock,
- * cache->pages_lock, meta's write transaction, fetch lock, negative's own.
- * Nothing here is held while waiting for a disk read but staging->lock.
+ * Lock order (outer first): staging->lock, the stagings' lock, meta's write
+ * transaction, the pages' lock (pages_need() is asked within a transaction, so
+ * nobody begins one under it), fetch lock, negative's own.  Nothing here is
+ * held while waiting for a disk read but staging->lock.
+ *
+ * Clock order is commit order: a version or the clock of a fact is taken
+ * within the write transaction that it belongs to.
  */
 
 #include "cache/cache.h"
@@ -46,6 +53,27 @@ struct cache {
 	/* Counters behind cache_get_stats(): relaxed atomics, by field. */
 	struct cache_counters *counters;
 };
+
+/* Each file's part: made by cache_open() in this order, before any operation
+ * comes, and freed in the other one once none can come.  _new: 0 or -errno,
+ * and starts the file's threads; _free(NULL) does nothing; it ends them. */
+int pages_new(struct cache *cache, struct pages **ret);
+void pages_free(struct pages *pages);
+int fetches_new(struct cache *cache, struct fetches **ret);
+void fetches_free(struct fetches *fetches);
+int stagings_new(struct cache *cache, struct stagings **ret);
+void stagings_free(struct stagings *stagings);
+int writeback_new(struct cache *cache, struct writeback **ret);
+void writeback_free(struct writeback *writeback);
+int evictor_new(struct cache *cache, struct evictor **ret);
+void evictor_free(struct evictor *evictor);
+
+/* ---- transactions ---- */
+
+/* Write transactions end here: the clock goes into the index with them, so
+ * that no version is issued twice over restarts.  0 or -errno, as
+ * meta_commit(). */
+int cache_commit(struct cache *cache, struct meta_txn *txn);
 
 /* ---- versions ---- */
 
@@ -102,7 +130,7 @@ bool pages_need(struct pages *pages, uint64_t object, uint64_t old_clock,
 		uint64_t new_clock);
 bool pages_open(struct pages *pages, uint64_t object);
 
-/* ---- objects (names.c) ---- */
+/* ---- objects (objects.c) ---- */
 
 /* What a transaction frees once it has been committed: slots and places. */
 struct cache_garbage {
@@ -113,6 +141,15 @@ struct cache_garbage {
 };
 void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage);
 void cache_garbage_drop(struct cache_garbage *garbage); /* after an abort */
+
+/* From now on the name leads to `entry` (a commit, or a new directory or
+ * symlink): what it led to before, if that is another object, loses a link;
+ * objects row, links, META_NAME_NEW and the directory's times follow.  Queues
+ * nothing: a commit of chunks adds its META_PENDING_PAGE row, all others
+ * cache_fact_set().  -ENOENT: the directory is gone; -EISDIR, -ENOTDIR. */
+int cache_name_put(struct cache *cache, struct meta_txn *txn,
+		   const struct cache_name *name, struct meta_entry *entry,
+		   struct cache_garbage *garbage);
 /* One name fewer leads to `object`: with its last, chunk rows, attributes and
  * its objects row go (or, while it is open, an orphan row is left). */
 int cache_object_unlink(struct cache *cache, struct meta_txn *txn,
@@ -121,28 +158,64 @@ int cache_object_unlink(struct cache *cache, struct meta_txn *txn,
 int cache_chunk_supersede(struct cache *cache, struct meta_txn *txn,
 			  uint64_t object, uint32_t index, uint64_t clock,
 			  struct cache_garbage *garbage);
-/* Queues a fact about a name (its key is worked out here) for the journal. */
+/* The last close of a version of this object that was no longer current, or
+ * of an unlinked object: drops the rows that nothing needs any more.  A
+ * transaction of its own. */
+void cache_object_sweep(struct cache *cache, uint64_t object);
+/* This page is lost (no copy of a chunk anywhere): drops its names, in a
+ * transaction of its own.  CACHE_MISS: it had none; nothing is dropped when
+ * every chunk does have a row.  Not from the ring's thread. */
+int cache_page_lost(struct cache *cache, uint64_t object);
+/* The directory's mtime and ctime move to now. */
+int cache_dir_changed(struct cache *cache, struct meta_txn *txn, uint64_t dir);
+/* The kernel's entry of that name is out of date. */
+void cache_changed(struct cache *cache, const struct cache_name *name);
+
+/* ---- the journal (facts.c) ---- */
+
+/* Queues a fact about a name (its key is worked out here) for the journal.
+ * set: of everything but pages whose chunks are pending, whose fact travels
+ * with their last chunk. */
 int cache_fact_set(struct cache *cache, struct meta_txn *txn,
 		   const struct cache_name *name,
 		   const struct meta_entry *entry);
 int cache_fact_gone(struct cache *cache, struct meta_txn *txn,
 		    const struct cache_name *name);
-/* The directory's mtime and ctime move to now. */
-int cache_dir_changed(struct cache *cache, struct meta_txn *txn, uint64_t dir);
-/* This page is lost (no copy of a chunk anywhere): drops its names. */
-int cache_page_lost(struct cache *cache, uint64_t object);
+/* A bucket is about to be dropped, and this is a journal record of it
+ * (bucket_scan()): queues those of its facts again, as old as they are, that
+ * a rebuild from the other buckets would miss. */
+int cache_facts_keep(struct cache *cache, struct meta_txn *txn,
+		     const struct bucket_record *record);
 
-/* ---- staging, as names.c sees it ---- */
+/* ---- staging, as names_*.c see it ---- */
 
 /* A staged page of that name, referenced; NULL if none. */
 struct cache_staging *stagings_find(struct stagings *stagings,
 				    const struct cache_name *name);
 bool stagings_in_dir(struct stagings *stagings, uint64_t dir);
-/* Under one lock with the name space's change: renames and unlinks of staged
- * names.  See staging.c. */
+/* cache_rename() and cache_unlink() are these, after their arguments have
+ * been looked at: under the stagings' lock, so that nothing is staged or
+ * committed meanwhile, they call names_rename() or names_unlink() for what is
+ * committed (CACHE_MISS: nothing is), and then take the staged pages along:
+ * a staged page moves with its name and its writers go on; one that is
+ * renamed over or unlinked has no name any more.  Where only a staged page
+ * stands at `from`, names_may_replace() says whether it may go to `to`;
+ * whatever is committed there stays until the staged page's commit. */
 int stagings_rename(struct cache *cache, const struct cache_name *from,
 		    const struct cache_name *to, unsigned flags);
 int stagings_unlink(struct cache *cache, const struct cache_name *name);
+/* The committed part, each a transaction; outcomes as cache_rename() and
+ * cache_unlink(). */
+int names_rename(struct cache *cache, const struct cache_name *from,
+		 const struct cache_name *to, unsigned flags);
+int names_unlink(struct cache *cache, const struct cache_name *name);
+/* A file may be put there: 0, -EEXIST (RENAME_NOREPLACE), -EISDIR, -ENOENT
+ * (no such directory), -EINVAL (RENAME_EXCHANGE, and nothing is there). */
+int names_may_replace(struct cache *cache, const struct cache_name *to,
+		      unsigned flags);
+/* Does the name's last component match temporary_names? */
+bool cache_name_temporary(const struct cache *cache,
+			  const struct cache_name *name);
 
 /* ---- write-behind (writeback.c) ---- */
 
@@ -152,6 +225,24 @@ void writeback_kick(struct writeback *writeback, bool urgent);
  * sync, on stable storage): 0, -EIO, -ENOSPC, -ETIMEDOUT. */
 int writeback_wait(struct writeback *writeback, uint64_t clock, bool sync,
 		   uint64_t deadline_ns);
+/* Waits until a batch has been written (slots are clean now), or there is
+ * nothing to write: 0; -EIO, -ENOSPC: writing fails; -ETIMEDOUT.  For room.c,
+ * after a kick. */
+int writeback_wait_batch(struct writeback *writeback, uint64_t deadline_ns);
+
+/* ---- bucket eviction (evict.c) ---- */
+
+/* Makes room on disk: drops the coldest bucket, its rows, and the pages that
+ * are nowhere else.  0, -ENOENT (nothing can be dropped), -errno.  Called by
+ * the write-behind thread. */
+int evict_bucket(struct cache *cache);
+
+/* ---- start (recover.c, rebuild.c) ---- */
+
+/* Makes tiers and index agree: arena_open()'s outcome, and before that the
+ * rebuild when the index was empty.  0 or -errno. */
+int cache_recover(struct cache *cache, int arena_outcome);
+int cache_rebuild(struct cache *cache);
 
 /* ---- counters ---- */
 
