@@ -118,10 +118,11 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 TEST_FOLDERS := $(FOLDERS) mounted crash
-TESTS_OF = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/test_*.c))
-UNIT_TESTS := $(foreach f,$(FOLDERS),$(call TESTS_OF,$(f)))
-MOUNTED_TESTS := $(call TESTS_OF,mounted) $(wildcard tests/mounted/*.sh)
-CRASH_TESTS := $(call TESTS_OF,crash) $(wildcard tests/crash/*.sh)
+programs = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/test_*.c))
+tests = $(call programs,$(1)) $(wildcard tests/$(1)/*.sh)
+UNIT_TESTS := $(foreach f,$(FOLDERS),$(call tests,$(f)))
+MOUNTED_TESTS := $(call tests,mounted)
+CRASH_TESTS := $(call tests,crash)
 FUZZ_TARGETS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 SOURCES := $(foreach f,$(FOLDERS),$(SOURCES_$(f))) $(wildcard fs/main.c)
@@ -181,8 +182,8 @@ $(patsubst %,$(BUILD)/tests/$(1)/test_%,$(2)): $(BUILD)/tests/$(1)/test_%: \
 		$$(addprefix @,$$(wildcard tests/$(1)/test_$$*.ldflags)) \
 		$(call group,$(call archives,$(1))) $(TEST_LIBS) $(PACKAGE_LIBS)
 endef
-$(foreach f,$(TEST_FOLDERS),$(if $(call TESTS_OF,$(f)),$(eval $(call \
-	test_rule,$(f),$(patsubst test_%,%,$(notdir $(call TESTS_OF,$(f))))))))
+$(foreach f,$(TEST_FOLDERS),$(if $(call programs,$(f)),$(eval $(call \
+	test_rule,$(f),$(patsubst test_%,%,$(notdir $(call programs,$(f))))))))
 
 # ---- fuzz targets: clang only, in a flavour of their own ------------------------
 
@@ -198,9 +199,9 @@ fuzz fuzz-build:
 	@echo "no $(CLANG) here: the fuzz targets are not built"
 else
 fuzz-build:
-	$(Q)$(IN_FUZZ) fuzz-targets
+	$(Q)+$(IN_FUZZ) fuzz-targets
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
-	$(Q)$(IN_FUZZ) fuzz-run
+	$(Q)+$(IN_FUZZ) fuzz-run
 endif
 
 fuzz-targets: $(FUZZ_TARGETS)
@@ -250,7 +251,7 @@ CHECK_ROUNDS := $(if $(filter true,$(CI)),$(CRASH_ROUNDS),20)
 .PHONY: check check-mounted check-crash unit unit-tests mounted-tests
 check: ## everything that must hold before a commit; ends with the counts
 check: all mounted-tests
-	$(Q)$(IN_ASAN) unit-tests
+	$(Q)+$(IN_ASAN) unit-tests
 	$(Q)PAGEFS_TEST_SHORT=1 CRASH_ROUNDS=$(CHECK_ROUNDS) $(RUN) $(CHECKS) \
 		$(patsubst $(BUILD)/%,$(ASAN_BUILD)/%,$(UNIT_TESTS)) \
 		$(MOUNTED_TESTS) $(CRASH_TESTS)
@@ -263,7 +264,7 @@ mounted-tests: $(MOUNTED_TESTS) $(CRASH_TESTS)
 
 define unit_rule
 .PHONY: unit-$(1)
-unit-$(1): $(call TESTS_OF,$(1))
+unit-$(1): $(call tests,$(1))
 	$$(Q)$$(RUN) $$^
 endef
 $(foreach f,$(FOLDERS),$(eval $(call unit_rule,$(f))))
@@ -286,9 +287,9 @@ check-format check-headers check-layers:
 
 .PHONY: asan tsan bench tidy format
 asan: ## build and run the unit tests under ASan and UBSan
-	$(Q)$(IN_ASAN) all unit
+	$(Q)+$(IN_ASAN) all unit
 tsan: ## build and run the unit tests under TSan
-	$(Q)$(IN_TSAN) all unit
+	$(Q)+$(IN_TSAN) all unit
 
 bench: ## measure, and write build/bench.json
 bench: $(BUILD)/pagefs
@@ -297,8 +298,9 @@ bench: $(BUILD)/pagefs
 tidy: ## run clang-tidy
 	$(Q)$(CLANG_TIDY) --quiet $(SOURCES) -- $(BASE_CPPFLAGS) -std=gnu11
 
-format: ## lay out the sources as .clang-format says
-	$(Q)$(CLANG_FORMAT) -i $(SOURCES) $(TEST_SOURCES) $(HEADERS)
+FILES ?= $(SOURCES) $(TEST_SOURCES) $(HEADERS)
+format: ## lay out FILES (all) as .clang-format says
+	$(Q)$(CLANG_FORMAT) -i $(FILES)
 
 # ---- the rest ------------------------------------------------------------------
 

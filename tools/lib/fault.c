@@ -19,15 +19,22 @@ struct point {
 	uint64_t hits;
 };
 
-/* Guards points and count. */
+/* Guards points, count and environment_read. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct point points[FAULT_POINTS_MAX];
 static size_t count;
+static bool environment_read;
 
-/* Whether fault_point has to look: true before the environment was read, then
- * whether anything is armed. The lock orders the rest. */
+/* Whether fault_point has to look closer. The lock orders the rest. */
 static atomic_bool look = true;
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+
+/* Called with the lock held, after a change. */
+static void update_look(void)
+{
+	atomic_store_explicit(
+		&look, count > 0 || !environment_read, memory_order_relaxed);
+}
 
 static struct point *find(const char *name)
 {
@@ -56,7 +63,7 @@ static int arm(const char *name, uint64_t nth, uint64_t period, int error)
 		*point = (struct point){
 			.nth = nth, .period = period, .error = error};
 		memcpy(point->name, name, strlen(name) + 1);
-		atomic_store_explicit(&look, true, memory_order_relaxed);
+		update_look();
 	} else {
 		r = -ENOSPC;
 	}
@@ -73,7 +80,8 @@ static void read_environment(void)
 			  "name:nth:error, separated by commas",
 			list);
 	pthread_mutex_lock(&lock);
-	atomic_store_explicit(&look, count > 0, memory_order_relaxed);
+	environment_read = true;
+	update_look();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -123,6 +131,7 @@ void fault_disarm(const char *name)
 	point = find(name);
 	if (point)
 		*point = points[--count];
+	update_look();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -130,6 +139,7 @@ void fault_disarm_all(void)
 {
 	pthread_mutex_lock(&lock);
 	count = 0;
+	update_look();
 	pthread_mutex_unlock(&lock);
 }
 
