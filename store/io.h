@@ -11,13 +11,22 @@
  * Each request has a deadline.  Past it `done` is called with -ETIMEDOUT, but
  * the kernel may still write to the buffer: `settled` is called when it no
  * longer can.  `done` always comes exactly once and before `settled`, which
- * comes exactly once too.  Both run on the ring's own thread (or the pool's):
- * they must not block and must not submit synchronously; they may io_submit().
+ * comes exactly once too.  Both run on the ring's own thread, one at a time:
+ * they must not block; they may io_submit().  Reads that wait for room go
+ * before writes and syncs that do.
+ *
+ * For tests (tools/lib/fault.h): io.read, io.write, io.sync fail a completion;
+ * io.read.short, io.write.short cut one in half; io.read.late, io.write.late,
+ * io.sync.late hold a request back, as if the disk were slow, for as many
+ * milliseconds as the fault's error number says: its bytes move only then.
+ * io.ring.init and io.ring.register fail the set-up of the ring.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "tools/lib/list.h"
 
 struct io;
 struct io_request;
@@ -25,8 +34,11 @@ struct io_request;
 enum io_operation {
 	IO_READ,
 	IO_WRITE,
+	IO_WRITE_VECTOR,
 	IO_SYNC
 };
+#define IO_VECTOR_MAX 1024 /* what the kernel takes */
+
 enum io_mode {
 	IO_AUTO,
 	IO_URING_OFF
@@ -37,20 +49,38 @@ struct io_config {
 	unsigned depth; /* requests in flight at most; more wait in order */
 };
 
-/* Owned by the caller until `settled` has been called. */
+/* The ring's notes on a request, while it is submitted. */
+struct io_notes {
+	struct list deadline;	/* ring's lock; in order of deadline_ns */
+	uint64_t held_until_ns; /* ring's thread; not before this time */
+	int64_t res;		/* engine's */
+	uint32_t moved_bytes; /* ring's thread; of a read or write cut short */
+	uint16_t tries;	      /* ring's thread; -EAGAIN so far */
+	uint8_t state;	      /* ring's lock */
+	bool answered;	      /* ring's thread; `done` has been called */
+};
+
+/* Owned by the caller until `settled` has been called; zero what is not set.
+ * A vector write takes its pieces from the array of iovecs at `data`, which
+ * may be changed while the request is submitted. */
 struct io_request {
 	enum io_operation operation;
 	int fd;
-	void *data; /* 4 KiB-aligned for O_DIRECT files */
-	uint32_t len_bytes;
+	void *data;	       /* 4 KiB-aligned for O_DIRECT files */
+	uint32_t len_bytes;    /* in all */
+	uint32_t vector_count; /* iovecs, at most IO_VECTOR_MAX */
 	uint64_t offset_bytes;
 	uint64_t deadline_ns; /* on clock_monotonic_ns(); 0: none */
 	/* res: bytes moved (short only at the end of file), or -errno. */
 	void (*done)(struct io_request *request, int64_t res);
 	void (*settled)(struct io_request *request);
-	void *arg;		 /* the caller's */
+	void *arg; /* the caller's */
+	/* Called just before `settled`; bucket_read() keeps its file with it.
+	 */
+	void (*release)(void *owner);
+	void *owner;
 	struct io_request *next; /* the ring's, while submitted */
-	uint64_t opaque[4];	 /* the ring's, while submitted */
+	struct io_notes notes;	 /* the ring's, while submitted */
 };
 
 struct io_stats {
@@ -77,6 +107,8 @@ void io_close(struct io *io);
 struct io_range {
 	void *start;
 	size_t len_bytes;
+	bool kept; /* registered by the last call too, and the same memory is
+		      mapped there still: it need not be pinned again */
 };
 unsigned io_register(
 	struct io *io, const struct io_range *ranges, unsigned count);
