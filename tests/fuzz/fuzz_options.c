@@ -64,8 +64,8 @@ static void check_dump(const struct options *options)
 	strbuf_init(&error, 0);
 	options_init(&other, specs, &values);
 	options_dump(options, &first);
-	if (options_parse_text(
-		    &other, strbuf_text(&first), first.len, "dump", &error) < 0)
+	if (options_parse_text(&other, strbuf_text(&first), first.len, "dump",
+			       &error) < 0)
 		abort();
 	options_dump(&other, &second);
 	if (strcmp(strbuf_text(&first), strbuf_text(&second)) != 0)

@@ -38,8 +38,8 @@ static void values_are_those_of_the_formats(void **state)
 
 	(void)state;
 	assert_true(checksum_bytes("", 0, 0) == UINT64_C(0x2d06800538d394c2));
-	assert_true(
-		checksum_bytes("pagefs", 6, 1) == UINT64_C(0x389f084d6b00628d));
+	assert_true(checksum_bytes("pagefs", 6, 1) ==
+		    UINT64_C(0x389f084d6b00628d));
 	checksum_key("a/key", 5, id);
 	assert_true(id[0] == UINT64_C(0x49fb7d6be706a8ae));
 	assert_true(id[1] == UINT64_C(0x09b1cb139d05cfb1));
@@ -65,7 +65,7 @@ static void a_block_is_the_checksum_of_its_bytes_with_its_seed(void **state)
 	for (size_t i = 0; i < 3; i++)
 		assert_true(sums[i] ==
 			    checksum_bytes(data + i * CHECKSUM_BLOCK_BYTES,
-				    CHECKSUM_BLOCK_BYTES, 9 + i));
+					   CHECKSUM_BLOCK_BYTES, 9 + i));
 	assert_true(sums[3] ==
 		    checksum_bytes(data + 3 * CHECKSUM_BLOCK_BYTES, 100, 12));
 }

@@ -28,8 +28,8 @@ static void real_time_is_after_2024(void **state)
 		    UINT64_C(1704067200) * CLOCK_NS_PER_SECOND);
 }
 
-static void a_deadline_is_two_seconds_and_the_bytes_over_the_floor_rate(
-	void **state)
+static void
+a_deadline_is_two_seconds_and_the_bytes_over_the_floor_rate(void **state)
 {
 	static const struct {
 		uint64_t len_bytes;

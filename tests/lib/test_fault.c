@@ -61,8 +61,8 @@ static void every_call_fails_until_disarmed(void **state)
 	assert_int_equal(fault_arm_periodic("test.b", 2, EAGAIN), 0);
 	for (int i = 1; i <= 4; i++) {
 		assert_int_equal(fault_point("test.a"), -EIO);
-		assert_int_equal(
-			fault_point("test.b"), i % 2 == 0 ? -EAGAIN : 0);
+		assert_int_equal(fault_point("test.b"),
+				 i % 2 == 0 ? -EAGAIN : 0);
 	}
 	fault_disarm("test.a");
 	assert_int_equal(fault_point("test.a"), 0);
@@ -72,8 +72,8 @@ static void every_call_fails_until_disarmed(void **state)
 static void a_list_in_the_documented_form_is_read(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		fault_load("test.a:1:EIO,test.b:every/3:28,,test.c:2"), 0);
+	assert_int_equal(fault_load("test.a:1:EIO,test.b:every/3:28,,test.c:2"),
+			 0);
 	assert_int_equal(fault_point("test.a"), -EIO);
 	assert_int_equal(fault_point("test.b"), 0);
 	assert_int_equal(fault_point("test.b"), 0);
@@ -84,9 +84,10 @@ static void a_list_in_the_documented_form_is_read(void **state)
 
 static void a_mistake_in_a_list_is_refused(void **state)
 {
-	static const char *const lists[] = {"a", "a:", ":1", "a:0", "a:x",
-		"a:-1", "a:1:", "a:1:EFOO", "a:1:0", "a:1:99999", "a:every/",
-		"a:every/0", "a:everyone", "a:1:EIO:2"};
+	static const char *const lists[] = {
+		"a",	    "a:",	 ":1",	       "a:0",	   "a:x",
+		"a:-1",	    "a:1:",	 "a:1:EFOO",   "a:1:0",	   "a:1:99999",
+		"a:every/", "a:every/0", "a:everyone", "a:1:EIO:2"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -132,8 +133,8 @@ static void many_threads_see_one_failure_between_them(void **state)
 	assert_int_equal(fault_arm("test.thread", 1234, EIO), 0);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, pass_often,
-					 &failed[i]),
-			0);
+						&failed[i]),
+				 0);
 	for (int i = 0; i < 4; i++) {
 		pthread_join(threads[i], NULL);
 		sum += failed[i];

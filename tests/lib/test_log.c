@@ -70,8 +70,8 @@ static void a_line_has_time_level_and_message(void **state)
 {
 	log_open(LOG_LEVEL_INFO);
 	log_warning("disk %s is %d%% full", "/d", 95);
-	assert_non_null(strstr(
-		written(*state), "Z pagefs warning: disk /d is 95% full\n"));
+	assert_non_null(strstr(written(*state),
+			       "Z pagefs warning: disk /d is 95% full\n"));
 }
 
 static void the_journal_gets_a_priority(void **state)
@@ -134,7 +134,8 @@ static void a_limited_line_comes_once_a_second_with_a_count(void **state)
 	assert_string_equal(written(f), "<3>get 0 failed\n");
 	atomic_store(&limit.next_ns, 0); /* as if the second had passed */
 	log_limited(&limit, LOG_LEVEL_ERROR, "again");
-	assert_string_equal(written(f),
+	assert_string_equal(
+		written(f),
 		"<3>get 0 failed\n<3>again (and 99 more like it)\n");
 	unsetenv("JOURNAL_STREAM");
 }
@@ -165,7 +166,7 @@ static void lines_of_many_threads_stay_whole(void **state)
 		pthread_join(threads[i], NULL);
 	text = written(*state);
 	for (const char *p = text;
-		(p = strstr(p, ": a line of one thread\n")) != NULL; p++)
+	     (p = strstr(p, ": a line of one thread\n")) != NULL; p++)
 		whole++;
 	assert_int_equal(whole, 400);
 	assert_true(count_lines(text) > 400);

@@ -36,27 +36,27 @@ static const char *const io_uring_choices[] = {"auto", "off", NULL};
 	.name = name_, .type = type_, .offset = offsetof(struct values, field_)
 static const struct option_spec specs[] = {
 	{ROW(memory, "memory", OPTION_SIZE), .initial = "1G", .letter = 'm',
-		.min = 1048576, .max = 1099511627776.0,
-		.help = "size of the memory tier"},
+	 .min = 1048576, .max = 1099511627776.0,
+	 .help = "size of the memory tier"},
 	{ROW(disk_cap, "disk-cap", OPTION_SIZE_OR_PERCENT), .initial = "90%"},
 	{ROW(disk, "disk", OPTION_STRING), .argument = "DIR|none",
-		.initial_help = "/var/lib/pagefs as root",
-		.help = "directory of the disk tier, which is made if it is "
-			"not there"},
+	 .initial_help = "/var/lib/pagefs as root",
+	 .help = "directory of the disk tier, which is made if it is "
+		 "not there"},
 	{ROW(config, "config", OPTION_STRING), .argument = "FILE",
-		.bits = OPTION_COMMAND_LINE_ONLY},
+	 .bits = OPTION_COMMAND_LINE_ONLY},
 	{ROW(foreground, "foreground", OPTION_FLAG), .letter = 'f',
-		.help = "stay in the foreground"},
+	 .help = "stay in the foreground"},
 	{ROW(ro, "ro", OPTION_FLAG), .help = "read only"},
 	{ROW(replicas, "replicas", OPTION_INTEGER), .initial = "1", .min = 1,
-		.max = 8},
+	 .max = 8},
 	{ROW(ratio, "eviction-ratio", OPTION_REAL), .initial = "0.05",
-		.min = 0.01, .max = 1},
+	 .min = 0.01, .max = 1},
 	{ROW(umask, "umask", OPTION_OCTAL), .initial = "022"},
 	{ROW(io_uring, "io-uring", OPTION_CHOICE), .choices = io_uring_choices,
-		.initial = "auto"},
+	 .initial = "auto"},
 	{ROW(stop_timeout_ns, "stop-timeout", OPTION_DURATION),
-		.initial = "30"},
+	 .initial = "30"},
 	{.name = "options", .type = OPTION_LIST, .letter = 'o'},
 	{.name = NULL},
 };
@@ -109,8 +109,8 @@ static int parse(struct fixture *f, const char *const arguments[6])
 static int parse_file(struct fixture *f, const char *text)
 {
 	strbuf_reset(&f->error);
-	return options_parse_text(
-		&f->options, text, strlen(text), "pagefs.conf", &f->error);
+	return options_parse_text(&f->options, text, strlen(text),
+				  "pagefs.conf", &f->error);
 }
 
 static void values_start_with_their_defaults(void **state)
@@ -126,8 +126,8 @@ static void values_start_with_their_defaults(void **state)
 	assert_int_equal(f->values.umask, 022);
 	assert_int_equal(f->values.io_uring, 0);
 	assert_int_equal(f->values.stop_timeout_ns, UINT64_C(30000000000));
-	assert_int_equal(
-		options_source(&f->options, "memory"), OPTIONS_DEFAULT);
+	assert_int_equal(options_source(&f->options, "memory"),
+			 OPTIONS_DEFAULT);
 }
 
 static void the_command_line_sets_every_type(void **state)
@@ -135,12 +135,12 @@ static void the_command_line_sets_every_type(void **state)
 	struct fixture *f = *state;
 
 	assert_int_equal(PARSE(f, "--memory", "3.5MiB", "--disk-cap=10G",
-				 "--disk", "/a b", "-f"),
-		0);
+			       "--disk", "/a b", "-f"),
+			 0);
 	assert_int_equal(PARSE(f, "--replicas=3", "--eviction-ratio", "0.2",
-				 "--io-uring=off", "--umask=077",
-				 "--stop-timeout=200ms"),
-		0);
+			       "--io-uring=off", "--umask=077",
+			       "--stop-timeout=200ms"),
+			 0);
 	assert_int_equal(f->values.memory, 3670016);
 	assert_true(f->values.disk_cap.percent == 0);
 	assert_int_equal(f->values.disk_cap.bytes, UINT64_C(10) << 30);
@@ -151,8 +151,8 @@ static void the_command_line_sets_every_type(void **state)
 	assert_int_equal(f->values.io_uring, 1);
 	assert_int_equal(f->values.umask, 077);
 	assert_int_equal(f->values.stop_timeout_ns, 200000000);
-	assert_int_equal(
-		options_source(&f->options, "umask"), OPTIONS_COMMAND_LINE);
+	assert_int_equal(options_source(&f->options, "umask"),
+			 OPTIONS_COMMAND_LINE);
 }
 
 static void dashes_and_underscores_in_names_are_equal(void **state)
@@ -200,7 +200,7 @@ static void a_file_sets_options_line_by_line(void **state)
 				       "ro\n"
 				       "disk = \" /x = y# \"\n"
 				       "memory = 3G"),
-		0);
+			 0);
 	assert_int_equal(f->values.memory, UINT64_C(3) << 30);
 	assert_true(f->values.disk_cap.percent == 50);
 	assert_true(f->values.ro);
@@ -243,47 +243,47 @@ static void errors_on_the_command_line_say_what_would_be_right(void **state)
 		const char *error;
 	} rows[] = {
 		{{"--memroy", "1G"},
-			"unknown option --memroy: did you mean --memory?"},
+		 "unknown option --memroy: did you mean --memory?"},
 		{{"--diskcap=1G"},
-			"unknown option --diskcap: did you mean --disk-cap?"},
+		 "unknown option --diskcap: did you mean --disk-cap?"},
 		{{"--colour"}, "unknown option --colour"},
 		{{"-x"}, "unknown option -x"},
 		{{"--memory"}, "--memory needs a value: SIZE"},
 		{{"-o"}, "--options needs a value: NAME[=VALUE],..."},
 		{{"--memory", "12X"},
-			"--memory 12X: unknown unit; there are K, M, G, T (or "
-			"KiB and so on) and KB, MB, GB, TB"},
+		 "--memory 12X: unknown unit; there are K, M, G, T (or "
+		 "KiB and so on) and KB, MB, GB, TB"},
 		{{"--memory=1K"}, "--memory 1K: must be from 1M to 1T"},
 		{{"--memory", "5%"},
-			"--memory 5%: a percentage cannot be given here; give "
-			"a size such as 512M"},
+		 "--memory 5%: a percentage cannot be given here; give "
+		 "a size such as 512M"},
 		{{"--disk-cap=101%"}, "--disk-cap 101%: more than 100%"},
 		{{"--replicas", "0"}, "--replicas 0: must be from 1 to 8"},
 		{{"--replicas=2.5"}, "--replicas 2.5: must be a whole number"},
 		{{"--eviction-ratio=inf"},
-			"--eviction-ratio inf: must be a number"},
+		 "--eviction-ratio inf: must be a number"},
 		{{"--eviction-ratio=0x1p-1"},
-			"--eviction-ratio 0x1p-1: must be a number"},
+		 "--eviction-ratio 0x1p-1: must be a number"},
 		{{"--umask=9"},
-			"--umask 9: must be an octal number such as 022"},
+		 "--umask 9: must be an octal number such as 022"},
 		{{"--io-uring=on"}, "--io-uring on: must be one of auto, off"},
 		{{"--foreground=maybe"},
-			"--foreground maybe: must be yes or no"},
+		 "--foreground maybe: must be yes or no"},
 		{{"--stop-timeout=1w"},
-			"--stop-timeout 1w: must be a time such as 200ms, "
-			"1.5s, 10m, 2h or 7d"},
+		 "--stop-timeout 1w: must be a time such as 200ms, "
+		 "1.5s, 10m, 2h or 7d"},
 		{{"--stop-timeout=-1"},
-			"--stop-timeout -1: must be a time such as 200ms, "
-			"1.5s, 10m, 2h or 7d"},
+		 "--stop-timeout -1: must be a time such as 200ms, "
+		 "1.5s, 10m, 2h or 7d"},
 		{{"-o", "ro,memroy=1G"},
-			"unknown option -o memroy: did you mean -o memory?"},
+		 "unknown option -o memroy: did you mean -o memory?"},
 		{{"-o", "memory"}, "-o memory needs a value: SIZE"},
 		{{"-o", "disk_cap=x"},
-			"-o disk_cap=x: not a size; give one such as 512M or "
-			"3.5GiB"},
+		 "-o disk_cap=x: not a size; give one such as 512M or "
+		 "3.5GiB"},
 		{{"-o", "config=x"}, "-o config can be given only as --config"},
 		{{"-o", "options=x"},
-			"-o options can be given only as --options"},
+		 "-o options can be given only as --options"},
 	};
 	struct fixture *f = *state;
 
@@ -302,9 +302,9 @@ static void errors_in_a_file_name_the_line(void **state)
 		{"\nreplcas = 1\n", "pagefs.conf:2: unknown option replcas: "
 				    "did you mean replicas?"},
 		{"memory = 1\n",
-			"pagefs.conf:1: memory = 1: must be from 1M to 1T"},
+		 "pagefs.conf:1: memory = 1: must be from 1M to 1T"},
 		{"disk-cap\n",
-			"pagefs.conf:1: disk_cap needs a value: SIZE|PERCENT"},
+		 "pagefs.conf:1: disk_cap needs a value: SIZE|PERCENT"},
 		{"[mount]\n", "pagefs.conf:1: sections are not used here; a "
 			      "line is name = value"},
 		{"= 3\n", "pagefs.conf:1: unknown option "},
@@ -318,11 +318,11 @@ static void errors_in_a_file_name_the_line(void **state)
 		assert_string_equal(strbuf_text(&f->error), rows[i].error);
 	}
 	strbuf_reset(&f->error);
-	assert_int_equal(options_parse_text(
-				 &f->options, "ro\n\0ro\n", 7, "c", &f->error),
-		-EINVAL);
+	assert_int_equal(options_parse_text(&f->options, "ro\n\0ro\n", 7, "c",
+					    &f->error),
+			 -EINVAL);
 	assert_string_equal(strbuf_text(&f->error),
-		"c:2: holds a NUL byte; is this a text file?");
+			    "c:2: holds a NUL byte; is this a text file?");
 }
 
 static void a_file_that_cannot_be_read_says_why(void **state)
@@ -336,18 +336,18 @@ static void a_file_that_cannot_be_read_says_why(void **state)
 	assert_int_equal(options_parse_file(&f->options, path, &f->error), 0);
 	assert_true(f->values.ro);
 	assert_int_equal(ftruncate(fd, 1048577), 0);
-	assert_int_equal(
-		options_parse_file(&f->options, path, &f->error), -EINVAL);
+	assert_int_equal(options_parse_file(&f->options, path, &f->error),
+			 -EINVAL);
 	assert_non_null(strstr(strbuf_text(&f->error), "larger than 1 MiB"));
 	close(fd);
 	unlink(path);
 	strbuf_reset(&f->error);
-	assert_int_equal(
-		options_parse_file(&f->options, path, &f->error), -ENOENT);
+	assert_int_equal(options_parse_file(&f->options, path, &f->error),
+			 -ENOENT);
 	assert_non_null(strstr(strbuf_text(&f->error), "No such file"));
 	strbuf_reset(&f->error);
-	assert_int_equal(
-		options_parse_file(&f->options, "/tmp", &f->error), -EISDIR);
+	assert_int_equal(options_parse_file(&f->options, "/tmp", &f->error),
+			 -EISDIR);
 	assert_non_null(strstr(strbuf_text(&f->error), "Is a directory"));
 }
 
@@ -367,10 +367,10 @@ static void a_dump_reads_back_as_the_same_values(void **state)
 	struct fixture *f = *state, *other = NULL;
 	struct strbuf first, second;
 
-	assert_int_equal(
-		PARSE(f, "--memory=3.5M", "--disk", " \"/x\" ",
-			"--disk-cap=12.5%", "--ro", "--stop-timeout=90s"),
-		0);
+	assert_int_equal(PARSE(f, "--memory=3.5M", "--disk", " \"/x\" ",
+			       "--disk-cap=12.5%", "--ro",
+			       "--stop-timeout=90s"),
+			 0);
 	strbuf_init(&first, 0);
 	strbuf_init(&second, 0);
 	options_dump(&f->options, &first);
@@ -401,16 +401,19 @@ static void help_shows_names_arguments_and_defaults(void **state)
 	(void)state;
 	strbuf_init(&help, 0);
 	options_help(specs, &help);
-	assert_non_null(strstr(strbuf_text(&help),
-		"  -m, --memory SIZE         size of the memory tier "
-		"(default: 1G)\n"));
-	assert_non_null(strstr(strbuf_text(&help),
+	assert_non_null(
+		strstr(strbuf_text(&help),
+		       "  -m, --memory SIZE         size of the memory tier "
+		       "(default: 1G)\n"));
+	assert_non_null(strstr(
+		strbuf_text(&help),
 		"      --disk DIR|none       directory of the disk tier, which "
 		"is made if it is\n"
 		"                            not there (default: "
 		"/var/lib/pagefs as root)\n"));
-	assert_non_null(strstr(strbuf_text(&help),
-		"  -f, --foreground          stay in the foreground\n"));
+	assert_non_null(
+		strstr(strbuf_text(&help),
+		       "  -f, --foreground          stay in the foreground\n"));
 	assert_non_null(
 		strstr(strbuf_text(&help), "      --io-uring auto|off"));
 	strbuf_release(&help);

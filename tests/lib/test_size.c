@@ -78,8 +78,8 @@ static void each_mistake_has_its_outcome(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		uint64_t bytes = 7;
 
-		assert_int_equal(
-			size_parse(rows[i].text, &bytes), rows[i].outcome);
+		assert_int_equal(size_parse(rows[i].text, &bytes),
+				 rows[i].outcome);
 		assert_true(bytes == 7);
 		assert_true(strlen(size_outcome_text(rows[i].outcome)) > 0);
 	}
@@ -96,8 +96,8 @@ static void a_percentage_is_a_part_of_the_whole(void **state)
 	assert_true(size_resolve(size, UINT64_MAX) == UINT64_MAX);
 	assert_int_equal(size_or_percent_parse("3K", &size), SIZE_OK);
 	assert_true(size_resolve(size, 1000) == 3072);
-	assert_int_equal(
-		size_or_percent_parse("100.1%", &size), SIZE_BAD_PERCENT);
+	assert_int_equal(size_or_percent_parse("100.1%", &size),
+			 SIZE_BAD_PERCENT);
 	assert_int_equal(size_or_percent_parse("5%%", &size), SIZE_BAD_UNIT);
 }
 
@@ -135,14 +135,14 @@ static void a_rounded_size_is_short(void **state)
 	char text[SIZE_TEXT_MAX];
 
 	(void)state;
-	assert_string_equal(
-		size_format_rounded(999, text, sizeof(text)), "999 B");
-	assert_string_equal(
-		size_format_rounded(3670016, text, sizeof(text)), "3.5 MiB");
-	assert_string_equal(
-		size_format_rounded(512 * KI, text, sizeof(text)), "512 KiB");
+	assert_string_equal(size_format_rounded(999, text, sizeof(text)),
+			    "999 B");
+	assert_string_equal(size_format_rounded(3670016, text, sizeof(text)),
+			    "3.5 MiB");
+	assert_string_equal(size_format_rounded(512 * KI, text, sizeof(text)),
+			    "512 KiB");
 	assert_string_equal(size_format_rounded(UINT64_MAX, text, sizeof(text)),
-		"16777216 TiB");
+			    "16777216 TiB");
 }
 
 int main(void)

@@ -14,19 +14,20 @@ size_t checksum_block_count(uint64_t len_bytes)
 			(len_bytes % CHECKSUM_BLOCK_BYTES != 0));
 }
 
-static uint64_t checksum_block(
-	const void *data, size_t len_bytes, uint64_t seed, size_t index)
+static uint64_t checksum_block(const void *data, size_t len_bytes,
+			       uint64_t seed, size_t index)
 {
 	size_t offset = index * CHECKSUM_BLOCK_BYTES;
 	size_t rest = len_bytes - offset;
 
-	return checksum_bytes((const char *)data + offset,
+	return checksum_bytes(
+		(const char *)data + offset,
 		rest < CHECKSUM_BLOCK_BYTES ? rest : CHECKSUM_BLOCK_BYTES,
 		seed + index);
 }
 
-void checksum_blocks(
-	const void *data, size_t len_bytes, uint64_t seed, uint64_t *ret)
+void checksum_blocks(const void *data, size_t len_bytes, uint64_t seed,
+		     uint64_t *ret)
 {
 	size_t count = checksum_block_count(len_bytes);
 
@@ -35,7 +36,7 @@ void checksum_blocks(
 }
 
 size_t checksum_verify(const void *data, size_t len_bytes, uint64_t seed,
-	const uint64_t *expected)
+		       const uint64_t *expected)
 {
 	size_t count = checksum_block_count(len_bytes);
 

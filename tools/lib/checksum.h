@@ -20,12 +20,12 @@ uint64_t checksum_bytes(const void *data, size_t len_bytes, uint64_t seed);
 size_t checksum_block_count(uint64_t len_bytes);
 
 /* `ret` has room for checksum_block_count(len_bytes) values. */
-void checksum_blocks(
-	const void *data, size_t len_bytes, uint64_t seed, uint64_t *ret);
+void checksum_blocks(const void *data, size_t len_bytes, uint64_t seed,
+		     uint64_t *ret);
 
 /* The index of the first block that is not as `expected` says, or SIZE_MAX. */
 size_t checksum_verify(const void *data, size_t len_bytes, uint64_t seed,
-	const uint64_t *expected);
+		       const uint64_t *expected);
 
 /* The id of a key: XXH3-128 of its bytes; ret[0] is the low half. */
 void checksum_key(const void *key, size_t len_bytes, uint64_t ret[2]);

@@ -32,8 +32,8 @@ static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
 /* Called with the lock held, after a change. */
 static void update_look(void)
 {
-	atomic_store_explicit(
-		&look, count > 0 || !environment_read, memory_order_relaxed);
+	atomic_store_explicit(&look, count > 0 || !environment_read,
+			      memory_order_relaxed);
 }
 
 static struct point *find(const char *name)
@@ -78,7 +78,7 @@ static void read_environment(void)
 	if (list && fault_load(list) < 0)
 		log_error("PAGEFS_FAULTS=%s: cannot be read; it is a list of "
 			  "name:nth:error, separated by commas",
-			list);
+			  list);
 	pthread_mutex_lock(&lock);
 	environment_read = true;
 	update_look();
@@ -95,8 +95,8 @@ static int pass(const char *name)
 	if (point) {
 		point->calls++;
 		if (point->nth == FAULT_EVERY
-				? point->calls % point->period == 0
-				: point->calls == point->nth) {
+			    ? point->calls % point->period == 0
+			    : point->calls == point->nth) {
 			point->hits++;
 			r = -point->error;
 		}

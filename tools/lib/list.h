@@ -31,12 +31,12 @@ struct list {
 
 #define list_for_each(node, head)                                              \
 	for (struct list *node = (head)->next; node != (head);                 \
-		node = node->next)
+	     node = node->next)
 
 /* The body may remove `node`, and nothing else. */
 #define list_for_each_safe(node, head)                                         \
 	for (struct list *node = (head)->next, *node##_next = node->next;      \
-		node != (head); node = node##_next, node##_next = node->next)
+	     node != (head); node = node##_next, node##_next = node->next)
 
 static inline void list_init(struct list *list)
 {

@@ -31,7 +31,7 @@ void log_open(enum log_level level)
 {
 	atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
 	atomic_store_explicit(&to_journal, getenv("JOURNAL_STREAM") != NULL,
-		memory_order_relaxed);
+			      memory_order_relaxed);
 }
 
 bool log_enabled(enum log_level level)
@@ -62,15 +62,15 @@ static size_t put_prefix(char *line, enum log_level level)
 	int len;
 
 	if (atomic_load_explicit(&to_journal, memory_order_relaxed)) {
-		len = snprintf(
-			line, LOG_LINE_MAX, "<%d>", levels[level].priority);
+		len = snprintf(line, LOG_LINE_MAX, "<%d>",
+			       levels[level].priority);
 		return (size_t)len;
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
 	len = snprintf(line, LOG_LINE_MAX, "%s.%03ldZ pagefs %s: ", date,
-		now.tv_nsec / 1000000, levels[level].name);
+		       now.tv_nsec / 1000000, levels[level].name);
 	return (size_t)len;
 }
 
@@ -89,9 +89,9 @@ static void write_all(const char *line, size_t len)
 	}
 }
 
-__attribute__((format(printf, 3, 0))) static void write_line(
-	enum log_level level, uint64_t suppressed, const char *format,
-	va_list arguments)
+__attribute__((format(printf, 3, 0))) static void
+write_line(enum log_level level, uint64_t suppressed, const char *format,
+	   va_list arguments)
 {
 	/* One byte more than is ever text: the newline's. */
 	char line[LOG_LINE_MAX + 1];
@@ -105,7 +105,7 @@ __attribute__((format(printf, 3, 0))) static void write_line(
 		len += (size_t)more;
 	if (suppressed > 0 && len < LOG_LINE_MAX) {
 		more = snprintf(line + len, LOG_LINE_MAX - len,
-			" (and %" PRIu64 " more like it)", suppressed);
+				" (and %" PRIu64 " more like it)", suppressed);
 		len += (size_t)more;
 	}
 	if (len >= LOG_LINE_MAX) {
@@ -141,19 +141,19 @@ static bool take_turn(struct log_limit *limit, uint64_t *ret_suppressed)
 
 	/* Of threads that come at once, the one whose exchange succeeds. */
 	if (now_ns < next_ns ||
-		!atomic_compare_exchange_strong(&limit->next_ns, &next_ns,
-			now_ns + CLOCK_NS_PER_SECOND)) {
-		atomic_fetch_add_explicit(
-			&limit->suppressed, 1, memory_order_relaxed);
+	    !atomic_compare_exchange_strong(&limit->next_ns, &next_ns,
+					    now_ns + CLOCK_NS_PER_SECOND)) {
+		atomic_fetch_add_explicit(&limit->suppressed, 1,
+					  memory_order_relaxed);
 		return false;
 	}
-	*ret_suppressed = atomic_exchange_explicit(
-		&limit->suppressed, 0, memory_order_relaxed);
+	*ret_suppressed = atomic_exchange_explicit(&limit->suppressed, 0,
+						   memory_order_relaxed);
 	return true;
 }
 
-void log_limited(
-	struct log_limit *limit, enum log_level level, const char *format, ...)
+void log_limited(struct log_limit *limit, enum log_level level,
+		 const char *format, ...)
 {
 	va_list arguments;
 	uint64_t suppressed;

@@ -47,7 +47,7 @@ void log_write(enum log_level level, const char *format, ...)
 /* Like log_write, but at most one line a second for each `limit`; the line
  * after a pause says how many were suppressed. */
 void log_limited(struct log_limit *limit, enum log_level level,
-	const char *format, ...) __attribute__((format(printf, 3, 4)));
+		 const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -20,13 +20,8 @@ static const struct {
 	const char *name;
 	double ns;
 } durations[] = {
-	{"ns", 1},
-	{"us", 1e3},
-	{"ms", 1e6},
-	{"s", 1e9},
-	{"m", 60e9},
-	{"h", 3600e9},
-	{"d", 86400e9},
+	{"ns", 1},   {"us", 1e3},   {"ms", 1e6},    {"s", 1e9},
+	{"m", 60e9}, {"h", 3600e9}, {"d", 86400e9},
 };
 #define DURATIONS (sizeof(durations) / sizeof(durations[0]))
 
@@ -42,14 +37,8 @@ static int parse_flag(const char *text, bool *ret, struct strbuf *error)
 		const char *name;
 		bool value;
 	} names[] = {
-		{"yes", true},
-		{"no", false},
-		{"true", true},
-		{"false", false},
-		{"on", true},
-		{"off", false},
-		{"1", true},
-		{"0", false},
+		{"yes", true}, {"no", false},  {"true", true}, {"false", false},
+		{"on", true},  {"off", false}, {"1", true},    {"0", false},
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -74,8 +63,8 @@ static int parse_string(const char *text, char **ret)
 }
 
 /* Adds "must be from 1 to 5" where the value is outside of the bounds. */
-static int check_bounds(
-	const struct option_spec *spec, double value, struct strbuf *error)
+static int check_bounds(const struct option_spec *spec, double value,
+			struct strbuf *error)
 {
 	char min[SIZE_TEXT_MAX], max[SIZE_TEXT_MAX];
 
@@ -84,17 +73,18 @@ static int check_bounds(
 	if (value >= spec->min && value <= spec->max)
 		return 0;
 	if (spec->type == OPTION_SIZE)
-		strbuf_printf(error, "must be from %s to %s",
+		strbuf_printf(
+			error, "must be from %s to %s",
 			size_format((uint64_t)spec->min, min, sizeof(min)),
 			size_format((uint64_t)spec->max, max, sizeof(max)));
 	else
 		strbuf_printf(error, "must be from %.15g to %.15g", spec->min,
-			spec->max);
+			      spec->max);
 	return -EINVAL;
 }
 
 static int parse_size(const struct option_spec *spec, const char *text,
-	uint64_t *ret, struct strbuf *error)
+		      uint64_t *ret, struct strbuf *error)
 {
 	uint64_t bytes = 0;
 	enum size_outcome outcome = size_parse(text, &bytes);
@@ -109,8 +99,8 @@ static int parse_size(const struct option_spec *spec, const char *text,
 	return 0;
 }
 
-static int parse_size_or_percent(
-	const char *text, struct size_or_percent *ret, struct strbuf *error)
+static int parse_size_or_percent(const char *text, struct size_or_percent *ret,
+				 struct strbuf *error)
 {
 	enum size_outcome outcome = size_or_percent_parse(text, ret);
 
@@ -121,7 +111,7 @@ static int parse_size_or_percent(
 }
 
 static int parse_integer(const struct option_spec *spec, const char *text,
-	int64_t *ret, struct strbuf *error)
+			 int64_t *ret, struct strbuf *error)
 {
 	bool number = isdigit((unsigned char)text[text[0] == '-']);
 	char *end;
@@ -145,14 +135,14 @@ static bool read_real(const char *text, double *ret, char **ret_end)
 	const char *digits = text + (text[0] == '-');
 
 	if (!isdigit((unsigned char)digits[0]) || digits[1] == 'x' ||
-		digits[1] == 'X')
+	    digits[1] == 'X')
 		return false;
 	*ret = strtod(text, ret_end);
 	return isfinite(*ret);
 }
 
 static int parse_real(const struct option_spec *spec, const char *text,
-	double *ret, struct strbuf *error)
+		      double *ret, struct strbuf *error)
 {
 	double value;
 	char *end;
@@ -180,7 +170,7 @@ static int parse_octal(const char *text, uint32_t *ret, struct strbuf *error)
 }
 
 static int parse_choice(const struct option_spec *spec, const char *text,
-	int *ret, struct strbuf *error)
+			int *ret, struct strbuf *error)
 {
 	for (int i = 0; spec->choices[i]; i++) {
 		if (strcmp(spec->choices[i], text) == 0) {
@@ -195,7 +185,7 @@ static int parse_choice(const struct option_spec *spec, const char *text,
 }
 
 static int parse_duration(const struct option_spec *spec, const char *text,
-	uint64_t *ret, struct strbuf *error)
+			  uint64_t *ret, struct strbuf *error)
 {
 	double value, ns = -1;
 	char *end;
@@ -221,7 +211,7 @@ static int parse_duration(const struct option_spec *spec, const char *text,
 }
 
 int option_parse(const struct option_spec *spec, const char *text, void *values,
-	struct strbuf *error)
+		 struct strbuf *error)
 {
 	switch (spec->type) {
 	case OPTION_FLAG:
@@ -229,25 +219,26 @@ int option_parse(const struct option_spec *spec, const char *text, void *values,
 	case OPTION_STRING:
 		return parse_string(text, FIELD(spec, values, char *));
 	case OPTION_SIZE:
-		return parse_size(
-			spec, text, FIELD(spec, values, uint64_t), error);
+		return parse_size(spec, text, FIELD(spec, values, uint64_t),
+				  error);
 	case OPTION_SIZE_OR_PERCENT:
-		return parse_size_or_percent(text,
-			FIELD(spec, values, struct size_or_percent), error);
+		return parse_size_or_percent(
+			text, FIELD(spec, values, struct size_or_percent),
+			error);
 	case OPTION_INTEGER:
-		return parse_integer(
-			spec, text, FIELD(spec, values, int64_t), error);
+		return parse_integer(spec, text, FIELD(spec, values, int64_t),
+				     error);
 	case OPTION_REAL:
-		return parse_real(
-			spec, text, FIELD(spec, values, double), error);
+		return parse_real(spec, text, FIELD(spec, values, double),
+				  error);
 	case OPTION_OCTAL:
 		return parse_octal(text, FIELD(spec, values, uint32_t), error);
 	case OPTION_CHOICE:
-		return parse_choice(
-			spec, text, FIELD(spec, values, int), error);
+		return parse_choice(spec, text, FIELD(spec, values, int),
+				    error);
 	case OPTION_DURATION:
-		return parse_duration(
-			spec, text, FIELD(spec, values, uint64_t), error);
+		return parse_duration(spec, text, FIELD(spec, values, uint64_t),
+				      error);
 	case OPTION_LIST:
 		break;
 	}
@@ -267,8 +258,8 @@ union any_value {
 	uint64_t bytes_or_ns;
 };
 
-int option_check(
-	const struct option_spec *spec, const char *text, struct strbuf *error)
+int option_check(const struct option_spec *spec, const char *text,
+		 struct strbuf *error)
 {
 	struct option_spec scratch = *spec;
 	union any_value value = {0};
@@ -309,11 +300,12 @@ static void print_duration(uint64_t ns, struct strbuf *out)
 		strbuf_puts(out, "0s");
 	else
 		strbuf_printf(out, "%" PRIu64 "%s",
-			ns / (uint64_t)durations[i].ns, durations[i].name);
+			      ns / (uint64_t)durations[i].ns,
+			      durations[i].name);
 }
 
-static void print_size_or_percent(
-	const struct size_or_percent *size, struct strbuf *out)
+static void print_size_or_percent(const struct size_or_percent *size,
+				  struct strbuf *out)
 {
 	char text[SIZE_TEXT_MAX];
 
@@ -323,44 +315,44 @@ static void print_size_or_percent(
 		strbuf_puts(out, size_format(size->bytes, text, sizeof(text)));
 }
 
-void option_print(
-	const struct option_spec *spec, const void *values, struct strbuf *out)
+void option_print(const struct option_spec *spec, const void *values,
+		  struct strbuf *out)
 {
 	char text[SIZE_TEXT_MAX];
 	const char *string;
 
 	switch (spec->type) {
 	case OPTION_FLAG:
-		strbuf_puts(
-			out, *CONST_FIELD(spec, values, bool) ? "yes" : "no");
+		strbuf_puts(out,
+			    *CONST_FIELD(spec, values, bool) ? "yes" : "no");
 		break;
 	case OPTION_STRING:
 		string = *CONST_FIELD(spec, values, char *);
 		strbuf_puts(out, string ? string : "");
 		break;
 	case OPTION_SIZE:
-		strbuf_puts(
-			out, size_format(*CONST_FIELD(spec, values, uint64_t),
-				     text, sizeof(text)));
+		strbuf_puts(out,
+			    size_format(*CONST_FIELD(spec, values, uint64_t),
+					text, sizeof(text)));
 		break;
 	case OPTION_SIZE_OR_PERCENT:
 		print_size_or_percent(
 			CONST_FIELD(spec, values, struct size_or_percent), out);
 		break;
 	case OPTION_INTEGER:
-		strbuf_printf(
-			out, "%" PRId64, *CONST_FIELD(spec, values, int64_t));
+		strbuf_printf(out, "%" PRId64,
+			      *CONST_FIELD(spec, values, int64_t));
 		break;
 	case OPTION_REAL:
 		strbuf_printf(out, "%.15g", *CONST_FIELD(spec, values, double));
 		break;
 	case OPTION_OCTAL:
 		strbuf_printf(out, "%03" PRIo32,
-			*CONST_FIELD(spec, values, uint32_t));
+			      *CONST_FIELD(spec, values, uint32_t));
 		break;
 	case OPTION_CHOICE:
-		strbuf_puts(
-			out, spec->choices[*CONST_FIELD(spec, values, int)]);
+		strbuf_puts(out,
+			    spec->choices[*CONST_FIELD(spec, values, int)]);
 		break;
 	case OPTION_DURATION:
 		print_duration(*CONST_FIELD(spec, values, uint64_t), out);

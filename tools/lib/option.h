@@ -51,18 +51,18 @@ struct option_spec {
  * -EINVAL: nothing was changed, and `error` has got what is wrong with the
  * value and what would be right; -ENOMEM. */
 int option_parse(const struct option_spec *spec, const char *text, void *values,
-	struct strbuf *error);
+		 struct strbuf *error);
 
 /* The same without a place for the value: 0 if it could be read. */
-int option_check(
-	const struct option_spec *spec, const char *text, struct strbuf *error);
+int option_check(const struct option_spec *spec, const char *text,
+		 struct strbuf *error);
 
 /* Makes the field zero; frees nothing. */
 void option_clear(const struct option_spec *spec, void *values);
 
 /* Adds the field's value in a form that option_parse reads back. */
-void option_print(
-	const struct option_spec *spec, const void *values, struct strbuf *out);
+void option_print(const struct option_spec *spec, const void *values,
+		  struct strbuf *out);
 
 /* Frees what the field owns. */
 void option_release(const struct option_spec *spec, void *values);

@@ -31,8 +31,8 @@ static bool same_name(const char *a, const char *b)
 	}
 }
 
-const struct option_spec *options_find(
-	const struct option_spec *specs, const char *name)
+const struct option_spec *options_find(const struct option_spec *specs,
+				       const char *name)
 {
 	for (; specs->name; specs++) {
 		if (same_name(specs->name, name))
@@ -41,8 +41,8 @@ const struct option_spec *options_find(
 	return NULL;
 }
 
-void options_init(
-	struct options *options, const struct option_spec *specs, void *values)
+void options_init(struct options *options, const struct option_spec *specs,
+		  void *values)
 {
 	struct strbuf error;
 
@@ -55,8 +55,8 @@ void options_init(
 			continue;
 		option_clear(spec, values);
 		if (spec->initial) {
-			int r = option_parse(
-				spec, spec->initial, values, &error);
+			int r = option_parse(spec, spec->initial, values,
+					     &error);
 
 			assert(r == 0);
 			(void)r;
@@ -71,17 +71,18 @@ void options_release(struct options *options)
 		option_release(&options->specs[i], options->values);
 }
 
-static void add_name(
-	struct strbuf *out, const struct spelling *spelling, const char *name)
+static void add_name(struct strbuf *out, const struct spelling *spelling,
+		     const char *name)
 {
 	strbuf_puts(out, spelling->before);
 	for (; *name; name++)
-		strbuf_putc(out,
-			*name == '-' || *name == '_' ? spelling->joint : *name);
+		strbuf_putc(out, *name == '-' || *name == '_' ? spelling->joint
+							      : *name);
 }
 
 static int unknown(const struct options *options,
-	const struct spelling *spelling, const char *name, struct strbuf *error)
+		   const struct spelling *spelling, const char *name,
+		   struct strbuf *error)
 {
 	const struct option_spec *nearest =
 		options_nearest(options->specs, name);
@@ -97,8 +98,8 @@ static int unknown(const struct options *options,
 
 /* Sets one option. `value` NULL: there was none. */
 static int set(struct options *options, enum options_source source,
-	const struct spelling *spelling, const struct option_spec *spec,
-	const char *value, struct strbuf *error)
+	       const struct spelling *spelling, const struct option_spec *spec,
+	       const char *value, struct strbuf *error)
 {
 	size_t index = (size_t)(spec - options->specs);
 	struct strbuf reason;
@@ -106,13 +107,13 @@ static int set(struct options *options, enum options_source source,
 
 	if (!value && spec->type != OPTION_FLAG) {
 		add_name(error, spelling, spec->name);
-		strbuf_printf(
-			error, " needs a value: %s", option_argument(spec));
+		strbuf_printf(error, " needs a value: %s",
+			      option_argument(spec));
 		return -EINVAL;
 	}
 	if (spelling != &on_command_line &&
-		(spec->type == OPTION_LIST ||
-			(spec->bits & OPTION_COMMAND_LINE_ONLY))) {
+	    (spec->type == OPTION_LIST ||
+	     (spec->bits & OPTION_COMMAND_LINE_ONLY))) {
 		add_name(error, spelling, spec->name);
 		strbuf_printf(error, " can be given only as --%s", spec->name);
 		return -EINVAL;
@@ -125,24 +126,25 @@ static int set(struct options *options, enum options_source source,
 		/* Outranked, but a mistake is told all the same. */
 		r = option_check(spec, value ? value : "yes", &reason);
 	} else {
-		r = option_parse(
-			spec, value ? value : "yes", options->values, &reason);
+		r = option_parse(spec, value ? value : "yes", options->values,
+				 &reason);
 		if (r == 0)
 			options->sources[index] = (unsigned char)source;
 	}
 	if (r < 0) {
 		add_name(error, spelling, spec->name);
 		strbuf_printf(error, "%s%s: %s", spelling->separator,
-			value ? value : "yes",
-			r == -EINVAL ? strbuf_text(&reason) : strerror(-r));
+			      value ? value : "yes",
+			      r == -EINVAL ? strbuf_text(&reason)
+					   : strerror(-r));
 	}
 	strbuf_release(&reason);
 	return r;
 }
 
 static int set_by_name(struct options *options, enum options_source source,
-	const struct spelling *spelling, const char *name, const char *value,
-	struct strbuf *error)
+		       const struct spelling *spelling, const char *name,
+		       const char *value, struct strbuf *error)
 {
 	const struct option_spec *spec = options_find(options->specs, name);
 
@@ -152,11 +154,11 @@ static int set_by_name(struct options *options, enum options_source source,
 }
 
 int options_set(struct options *options, enum options_source source,
-	const char *name, const char *value, struct strbuf *error)
+		const char *name, const char *value, struct strbuf *error)
 {
 	return set_by_name(options, source,
-		source == OPTIONS_FILE ? &in_file : &on_command_line, name,
-		value, error);
+			   source == OPTIONS_FILE ? &in_file : &on_command_line,
+			   name, value, error);
 }
 
 /* ---- the command line ---------------------------------------------------- */
@@ -191,8 +193,9 @@ static struct getopt_table *getopt_table_new(const struct options *options)
 		for (const char *p = spec->name; *p; p++)
 			*other++ = *p == '-' ? '_' : *p == '_' ? '-' : *p;
 		option[0] = (struct option){.name = spec->name,
-			.has_arg = flag ? optional_argument : required_argument,
-			.val = ROW_BASE + (int)i};
+					    .has_arg = flag ? optional_argument
+							    : required_argument,
+					    .val = ROW_BASE + (int)i};
 		option[1] = option[0];
 		option[1].name = table->other_names[i];
 		option += strcmp(option[0].name, option[1].name) ? 2 : 1;
@@ -207,8 +210,8 @@ static struct getopt_table *getopt_table_new(const struct options *options)
 	return table;
 }
 
-static const struct option_spec *spec_of(
-	const struct options *options, int found)
+static const struct option_spec *spec_of(const struct options *options,
+					 int found)
 {
 	if (found >= ROW_BASE)
 		return &options->specs[found - ROW_BASE];
@@ -220,8 +223,8 @@ static const struct option_spec *spec_of(
 }
 
 /* The argument that getopt_long did not know. */
-static int unknown_argument(
-	const struct options *options, char **argv, struct strbuf *error)
+static int unknown_argument(const struct options *options, char **argv,
+			    struct strbuf *error)
 {
 	const char *argument = argv[optind - 1];
 	char *name;
@@ -241,7 +244,7 @@ static int unknown_argument(
 }
 
 int options_parse_arguments(struct options *options, int argc, char **argv,
-	int *ret_first, struct strbuf *error)
+			    int *ret_first, struct strbuf *error)
 {
 	struct getopt_table *table = getopt_table_new(options);
 	int found, r = 0;
@@ -251,7 +254,7 @@ int options_parse_arguments(struct options *options, int argc, char **argv,
 	optind = 0; /* glibc: start afresh */
 	opterr = 0;
 	while (r == 0 && (found = getopt_long(argc, argv, table->letters,
-				  table->options, NULL)) != -1) {
+					      table->options, NULL)) != -1) {
 		if (found == '?')
 			r = unknown_argument(options, argv, error);
 		else
@@ -282,8 +285,8 @@ static char *next_item(char **rest)
 	return item;
 }
 
-int options_parse_list(
-	struct options *options, const char *list, struct strbuf *error)
+int options_parse_list(struct options *options, const char *list,
+		       struct strbuf *error)
 {
 	char *copy = strdup(list), *rest = copy;
 	int r = 0;
@@ -296,7 +299,7 @@ int options_parse_list(
 
 		if (name[0] != '\0' || value)
 			r = set_by_name(options, OPTIONS_COMMAND_LINE, &in_list,
-				name, value, error);
+					name, value, error);
 	}
 	free(copy);
 	return r;

@@ -50,8 +50,8 @@ struct options {
 
 /* Zeroes nothing but the fields named in `specs`, and gives them their
  * defaults. Asserts that the defaults can be read. */
-void options_init(
-	struct options *options, const struct option_spec *specs, void *values);
+void options_init(struct options *options, const struct option_spec *specs,
+		  void *values);
 
 /* Frees the strings in `values`. */
 void options_release(struct options *options);
@@ -59,31 +59,31 @@ void options_release(struct options *options);
 /* Sets one option by name, as if it came from `source`; `value` NULL is for a
  * flag without one. -EINVAL with a line in `error`; -ENOMEM. */
 int options_set(struct options *options, enum options_source source,
-	const char *name, const char *value, struct strbuf *error);
+		const char *name, const char *value, struct strbuf *error);
 
 /* Reads a command line (argv[0] is skipped) with getopt_long, which moves the
  * other arguments to the end: they start at *ret_first. Uses getopt's global
  * state. -EINVAL with a line in `error`. */
 int options_parse_arguments(struct options *options, int argc, char **argv,
-	int *ret_first, struct strbuf *error);
+			    int *ret_first, struct strbuf *error);
 
 /* Reads a list as -o takes it: "ro,umask=022"; a backslash before a comma or a
  * backslash takes it literally. -EINVAL with a line in `error`. */
-int options_parse_list(
-	struct options *options, const char *list, struct strbuf *error);
+int options_parse_list(struct options *options, const char *list,
+		       struct strbuf *error);
 
 /* Reads a configuration file. -EINVAL with a line in `error`, which names file
  * and line; other errors are those of open and read, with a line as well. */
-int options_parse_file(
-	struct options *options, const char *path, struct strbuf *error);
+int options_parse_file(struct options *options, const char *path,
+		       struct strbuf *error);
 
 /* The same, from memory; `name` is for messages. Any bytes may come. */
 int options_parse_text(struct options *options, const char *text, size_t len,
-	const char *name, struct strbuf *error);
+		       const char *name, struct strbuf *error);
 
 /* Where the value of that option came from; the name is one in the table. */
-enum options_source options_source(
-	const struct options *options, const char *name);
+enum options_source options_source(const struct options *options,
+				   const char *name);
 
 /* All values, as lines `name = value` that options_parse_text reads. */
 void options_dump(const struct options *options, struct strbuf *out);
@@ -92,11 +92,11 @@ void options_dump(const struct options *options, struct strbuf *out);
 void options_help(const struct option_spec *specs, struct strbuf *out);
 
 /* The row of that name, or NULL. */
-const struct option_spec *options_find(
-	const struct option_spec *specs, const char *name);
+const struct option_spec *options_find(const struct option_spec *specs,
+				       const char *name);
 
 /* The row whose name is most like this one, or NULL if none is. */
-const struct option_spec *options_nearest(
-	const struct option_spec *specs, const char *name);
+const struct option_spec *options_nearest(const struct option_spec *specs,
+					  const char *name);
 
 #endif

@@ -57,7 +57,7 @@ static int parse_line(struct options *options, char *line, struct strbuf *error)
 }
 
 int options_parse_text(struct options *options, const char *text, size_t len,
-	const char *name, struct strbuf *error)
+		       const char *name, struct strbuf *error)
 {
 	struct strbuf reason;
 	char *copy = strndup(text, len), *rest = copy, *line;
@@ -79,7 +79,7 @@ int options_parse_text(struct options *options, const char *text, size_t len,
 	}
 	if (r < 0)
 		strbuf_printf(error, "%s:%zu: %s", name, number,
-			strbuf_text(&reason));
+			      strbuf_text(&reason));
 	strbuf_release(&reason);
 	free(copy);
 	return r;
@@ -105,8 +105,8 @@ static int read_whole(int fd, char *buffer, size_t size, size_t *ret_len)
 	return 0;
 }
 
-int options_parse_file(
-	struct options *options, const char *path, struct strbuf *error)
+int options_parse_file(struct options *options, const char *path,
+		       struct strbuf *error)
 {
 	size_t size = OPTIONS_FILE_MAX_BYTES + 1, len = 0;
 	char *text;
@@ -116,8 +116,8 @@ int options_parse_file(
 	if (fd < 0) {
 		r = -errno;
 		strbuf_printf(error,
-			"cannot open the configuration file %s: %s", path,
-			strerror(-r));
+			      "cannot open the configuration file %s: %s", path,
+			      strerror(-r));
 		return r;
 	}
 	text = malloc(size);
@@ -125,17 +125,17 @@ int options_parse_file(
 	close(fd);
 	if (r < 0)
 		strbuf_printf(error,
-			"cannot read the configuration file %s: %s", path,
-			strerror(-r));
+			      "cannot read the configuration file %s: %s", path,
+			      strerror(-r));
 	else if (len == size)
 		strbuf_printf(error,
-			"the configuration file %s is larger than "
-			"1 MiB",
-			path);
+			      "the configuration file %s is larger than "
+			      "1 MiB",
+			      path);
 	if (r == 0)
 		r = len == size ? -EINVAL
-				: options_parse_text(
-					  options, text, len, path, error);
+				: options_parse_text(options, text, len, path,
+						     error);
 	free(text);
 	return r;
 }

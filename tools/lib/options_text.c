@@ -36,18 +36,18 @@ static size_t edit_distance(const char *a, const char *b)
 		row[0] = i;
 		for (size_t j = 1; j <= len_b; j++) {
 			row[j] = min3(above[j] + 1, row[j - 1] + 1,
-				above[j - 1] + (a[i - 1] != b[j - 1]));
+				      above[j - 1] + (a[i - 1] != b[j - 1]));
 			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-				a[i - 2] == b[j - 1])
+			    a[i - 2] == b[j - 1])
 				row[j] = min3(row[j], row[j],
-					rows[(i - 2) % 3][j - 2] + 1);
+					      rows[(i - 2) % 3][j - 2] + 1);
 		}
 	}
 	return rows[len_a % 3][len_b];
 }
 
-const struct option_spec *options_nearest(
-	const struct option_spec *specs, const char *name)
+const struct option_spec *options_nearest(const struct option_spec *specs,
+					  const char *name)
 {
 	const struct option_spec *nearest = NULL;
 	char dashed[NAME_MAX_BYTES + 1];
@@ -70,8 +70,8 @@ const struct option_spec *options_nearest(
 	return nearest;
 }
 
-enum options_source options_source(
-	const struct options *options, const char *name)
+enum options_source options_source(const struct options *options,
+				   const char *name)
 {
 	const struct option_spec *spec = options_find(options->specs, name);
 
@@ -87,7 +87,7 @@ static void add_value(struct strbuf *out, const char *value)
 	size_t len = strlen(value);
 	bool quote = len > 0 &&
 		     (value[0] == ' ' || value[0] == '\t' || value[0] == '"' ||
-			     value[len - 1] == ' ' || value[len - 1] == '\t');
+		      value[len - 1] == ' ' || value[len - 1] == '\t');
 
 	if (quote)
 		strbuf_putc(out, '"');
@@ -106,7 +106,7 @@ void options_dump(const struct options *options, struct strbuf *out)
 		const struct option_spec *spec = &options->specs[i];
 
 		if (spec->type == OPTION_LIST ||
-			(spec->bits & OPTION_COMMAND_LINE_ONLY))
+		    (spec->bits & OPTION_COMMAND_LINE_ONLY))
 			continue;
 		for (const char *p = spec->name; *p; p++)
 			strbuf_putc(out, *p == '-' ? '_' : *p);

@@ -71,8 +71,8 @@ static enum size_outcome read_decimal(const char **text, struct decimal *ret)
 	return SIZE_OK;
 }
 
-static enum size_outcome scale_decimal(
-	const struct decimal *number, const char *unit, uint64_t *ret)
+static enum size_outcome scale_decimal(const struct decimal *number,
+				       const char *unit, uint64_t *ret)
 {
 	/* GCC and clang have it on each 64-bit machine; C does not. */
 	__extension__ typedef unsigned __int128 wide;
@@ -94,8 +94,8 @@ static enum size_outcome scale_decimal(
 	return SIZE_BAD_UNIT;
 }
 
-enum size_outcome size_or_percent_parse(
-	const char *text, struct size_or_percent *ret)
+enum size_outcome size_or_percent_parse(const char *text,
+					struct size_or_percent *ret)
 {
 	struct size_or_percent result = {0};
 	struct decimal number;
@@ -167,12 +167,12 @@ char *size_format(uint64_t bytes, char *buf, size_t len)
 			continue;
 		if (bytes % unit == 0) {
 			snprintf(buf, len, "%" PRIu64 "%c", bytes / unit,
-				letters[i]);
+				 letters[i]);
 			return buf;
 		}
 		if (bytes % unit == unit / 2) {
 			snprintf(buf, len, "%" PRIu64 ".5%c", bytes / unit,
-				letters[i]);
+				 letters[i]);
 			return buf;
 		}
 	}
@@ -191,6 +191,6 @@ char *size_format_rounded(uint64_t bytes, char *buf, size_t len)
 		i++;
 	}
 	snprintf(buf, len, i == 0 || value >= 100 ? "%.0f %s" : "%.1f %s",
-		value, names[i]);
+		 value, names[i]);
 	return buf;
 }

@@ -33,8 +33,8 @@ struct size_or_percent {
 #define SIZE_TEXT_MAX 32
 
 enum size_outcome size_parse(const char *text, uint64_t *ret_bytes);
-enum size_outcome size_or_percent_parse(
-	const char *text, struct size_or_percent *ret);
+enum size_outcome size_or_percent_parse(const char *text,
+					struct size_or_percent *ret);
 
 /* What is wrong, to follow "--memory 12X: ". */
 const char *size_outcome_text(enum size_outcome outcome);
