@@ -125,6 +125,8 @@ MOUNTED_TESTS := $(call tests,mounted)
 CRASH_TESTS := $(call tests,crash)
 FUZZ_TARGETS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
+# None before there is a main.
+PROGRAM := $(patsubst fs/main.c,$(BUILD)/pagefs,$(wildcard fs/main.c))
 SOURCES := $(foreach f,$(FOLDERS),$(SOURCES_$(f))) $(wildcard fs/main.c)
 TEST_SOURCES := $(wildcard tests/*/*.c)
 HEADERS := $(wildcard tools/*.h tools/lib/*.h store/*.h meta/*.h cache/*.h \
@@ -134,7 +136,7 @@ HEADERS := $(wildcard tools/*.h tools/lib/*.h store/*.h meta/*.h cache/*.h \
 
 .PHONY: all
 all: ## build pagefs and, where there is clang, the fuzz targets
-all: $(if $(wildcard fs/main.c),$(BUILD)/pagefs) $(if $(SANITIZE),,fuzz-build)
+all: $(PROGRAM) $(if $(SANITIZE),,fuzz-build)
 
 $(BUILD)/pagefs: $(BUILD)/obj/fs/main.o $(call archives,fs)
 	$(call say,LINK,$@)
@@ -248,9 +250,9 @@ RUN = PAGEFS_BIN=$(abspath $(BUILD)/pagefs) CC='$(CC)' \
 CHECKS := tools/check-format tools/check-headers tools/check-layers
 CHECK_ROUNDS := $(if $(filter true,$(CI)),$(CRASH_ROUNDS),20)
 
-.PHONY: check check-mounted check-crash unit unit-tests mounted-tests
+.PHONY: check check-mounted check-crash unit unit-tests test-programs
 check: ## everything that must hold before a commit; ends with the counts
-check: all mounted-tests
+check: all $(MOUNTED_TESTS) $(CRASH_TESTS)
 	$(Q)+$(IN_ASAN) unit-tests
 	$(Q)PAGEFS_TEST_SHORT=1 CRASH_ROUNDS=$(CHECK_ROUNDS) $(RUN) $(CHECKS) \
 		$(patsubst $(BUILD)/%,$(ASAN_BUILD)/%,$(UNIT_TESTS)) \
@@ -260,7 +262,7 @@ unit: ## run the unit tests; unit-store and so on: those of one folder
 unit: $(UNIT_TESTS)
 	$(Q)$(RUN) $^
 unit-tests: $(UNIT_TESTS)
-mounted-tests: $(MOUNTED_TESTS) $(CRASH_TESTS)
+test-programs: $(PROGRAM) $(UNIT_TESTS) $(MOUNTED_TESTS) $(CRASH_TESTS)
 
 define unit_rule
 .PHONY: unit-$(1)
