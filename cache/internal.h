@@ -25,8 +25,20 @@
  * nobody begins one under it), fetch lock, negative's own.  Nothing here is
  * held while waiting for a disk read but staging->lock.
  *
+ * The stagings' lock is two: the one of names (commits of writers, renames,
+ * unlinks), taken before a transaction, and within any of these the one of the
+ * table, which stagings_find() and stagings_in_dir() take: they may be called
+ * in a transaction, too.
+ *
  * Clock order is commit order: a version or the clock of a fact is taken
- * within the write transaction that it belongs to.
+ * within the write transaction that it belongs to.  Only the version of a
+ * chunk (never of a page) is older than the commit it comes with: it is taken
+ * when the chunk is first written to, so that its checksums can be worked out
+ * while the bytes are hot.  So a commit (object, clock) consists, for each
+ * index, of the newest row not newer than the clock.
+ *
+ * A chunk may end before its place in the page does, in the middle of the
+ * page, too: what is missing up to the page's size reads as zeroes.
  */
 
 #include "cache/cache.h"
@@ -129,6 +141,16 @@ struct slot_class cache_class(struct cache *cache, uint64_t len_bytes,
 bool pages_need(struct pages *pages, uint64_t object, uint64_t old_clock,
 		uint64_t new_clock);
 bool pages_open(struct pages *pages, uint64_t object);
+/* A writer builds on this version: counts as an open page of it for the two
+ * above, and fetches nothing.  0 or -ENOMEM. */
+int pages_hold(struct pages *pages, uint64_t object, uint64_t clock);
+/* The writer has made the next version: its hold is one on that now.  Sweeps
+ * nothing and cannot fail, so it may be called within the transaction. */
+void pages_hold_move(struct pages *pages, uint64_t object, uint64_t from_clock,
+		     uint64_t to_clock);
+/* Gives a hold back, as the close of an open page does (cache_object_sweep()
+ * included).  Not within a transaction. */
+void pages_release(struct pages *pages, uint64_t object, uint64_t clock);
 
 /* ---- objects (objects.c) ---- */
 
@@ -229,6 +251,14 @@ int writeback_wait(struct writeback *writeback, uint64_t clock, bool sync,
  * nothing to write: 0; -EIO, -ENOSPC: writing fails; -ETIMEDOUT.  For room.c,
  * after a kick. */
 int writeback_wait_batch(struct writeback *writeback, uint64_t deadline_ns);
+
+/* Writes chunks of a page that outgrows memory before its commit: appends them
+ * as one batch, on the write-behind thread, and sets their places.  Nothing of
+ * the index changes: the commit puts their META_DISK rows (and counts their
+ * bytes by meta_bucket_add()), or an aborted writer forgets the places.
+ * Waits: 0, -ENOSPC, -EIO, -ETIMEDOUT. */
+int writeback_spill(struct writeback *writeback, struct bucket_record *records,
+		    unsigned count, uint64_t deadline_ns);
 
 /* ---- bucket eviction (evict.c) ---- */
 

@@ -40,18 +40,26 @@ enum cache_stage_flags {
 	CACHE_STAGE_EXCLUSIVE = 1 << 1, /* -EEXIST if committed or staged */
 	CACHE_STAGE_TRUNCATE = 1 << 2,
 	CACHE_STAGE_APPEND = 1 << 3,
+	CACHE_STAGE_READ = 1 << 4, /* O_RDWR: the version below is made ready as
+				      by cache_page_open(), so that reads
+				      can't fail */
+	CACHE_STAGE_PEEK = 1 << 5, /* O_RDONLY of a staged page, by a process
+				      that writes it (or show_partial): no
+				      writable handle, holds up no commit */
 };
 
 /* Opens a name for writing: joins the staging page there is, or begins one
  * over the committed version, or (CREATE) a new one.  creator: for a new
  * page.  0; CACHE_MISS; CACHE_HIDDEN without CREATE (with it, the new page
- * replaces the hidden one); -EEXIST, -EISDIR, -ELOOP (a symlink), -ENOENT
+ * replaces the hidden one); with READ also CACHE_FAILED, CACHE_BUSY,
+ * CACHE_STALE; -EEXIST, -EISDIR, -ELOOP (a symlink), -ENOENT
  * (directory gone), -ENOSPC. */
 int cache_stage_open(struct cache *cache, const struct cache_name *name,
 		     unsigned flags, const struct cache_creator *creator,
 		     pid_t process, struct cache_writer **ret);
 /* One more writer for a staging page that the caller has in hand (the kernel
- * opens a node that it was given). */
+ * opens a node that it was given).  CACHE_STALE: its last writer has gone;
+ * look the name up again. */
 int cache_stage_join(struct cache_staging *staging, unsigned flags,
 		     pid_t process, struct cache_writer **ret);
 /* O_TMPFILE: no name until cache_stage_link(). */
