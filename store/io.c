@@ -131,8 +131,8 @@ static void add_deadline(struct io *io, struct io_request *request)
 	if (request->deadline_ns == 0)
 		return;
 	while (place != &io->deadlines &&
-		list_entry(place, struct io_request, notes.deadline)
-				->deadline_ns > request->deadline_ns)
+	       list_entry(place, struct io_request, notes.deadline)
+			       ->deadline_ns > request->deadline_ns)
 		place = place->prev;
 	list_insert_after(place, &request->notes.deadline);
 }
@@ -246,8 +246,8 @@ static uint64_t injected_delay_ns(const struct io_request *request)
 
 /* Resumes a request cut short at the last whole block, so that O_DIRECT takes
  * it; where that brings nothing more, the file ends there. */
-static void complete_part(
-	struct io *io, struct io_request *request, int64_t res)
+static void complete_part(struct io *io, struct io_request *request,
+			  int64_t res)
 {
 	uint32_t resumed = io_resume_bytes(request);
 	uint32_t before = request->notes.moved_bytes;
@@ -259,7 +259,7 @@ static void complete_part(
 	}
 	if (moved <= before) {
 		finish(io, request,
-			is_write(request) ? (int64_t)-EIO : (int64_t)before);
+		       is_write(request) ? (int64_t)-EIO : (int64_t)before);
 		return;
 	}
 	request->notes.moved_bytes = moved;
@@ -273,14 +273,14 @@ static void complete(struct io *io, struct io_request *request)
 	int64_t res = inject(request, request->notes.res);
 
 	if (res == -EINTR ||
-		(res == -EAGAIN && request->notes.tries < TRIES_MAX)) {
+	    (res == -EAGAIN && request->notes.tries < TRIES_MAX)) {
 		if (res == -EAGAIN)
 			request->notes.tries++;
 		if (!request->notes.answered) {
 			hold(io, request,
-				res == -EINTR ? 0
-					      : clock_monotonic_ns() +
-							CLOCK_NS_PER_MS);
+			     res == -EINTR
+				     ? 0
+				     : clock_monotonic_ns() + CLOCK_NS_PER_MS);
 			return;
 		}
 	}
@@ -302,9 +302,9 @@ static void answer_late(struct io *io, uint64_t now_ns)
 		list_remove(&request->notes.deadline);
 		io->stats.timeouts++;
 		if (waiting)
-			queue_remove(
-				is_write(request) ? &io->writes : &io->reads,
-				request);
+			queue_remove(is_write(request) ? &io->writes
+						       : &io->reads,
+				     request);
 		pthread_mutex_unlock(&io->lock);
 		answer(request, -ETIMEDOUT);
 		if (waiting)
@@ -348,7 +348,7 @@ static struct io_request *take_next(struct io *io)
 	if (io->in_flight >= io->depth)
 		return NULL;
 	if (io->reads.first &&
-		!(write_may && io->passed_over >= PASSED_OVER_MAX)) {
+	    !(write_may && io->passed_over >= PASSED_OVER_MAX)) {
 		request = queue_pop(&io->reads);
 		if (io->writes.first)
 			io->passed_over++;
@@ -536,7 +536,7 @@ static int open_engine(struct io *io)
 	if (error)
 		log_warning("disk: requests go through threads with pread and "
 			    "pwrite: %s (%s)",
-			io->stats.why, strerror(-error));
+			    io->stats.why, strerror(-error));
 	else
 		log_info("disk: requests go through threads with pread and "
 			 "pwrite: io_uring is turned off");
@@ -622,8 +622,8 @@ void io_close(struct io *io)
 	io_free(io);
 }
 
-unsigned io_register(
-	struct io *io, const struct io_range *ranges, unsigned count)
+unsigned io_register(struct io *io, const struct io_range *ranges,
+		     unsigned count)
 {
 	struct registration registration = {.ranges = ranges, .count = count};
 
@@ -660,8 +660,8 @@ void io_submit(struct io *io, struct io_request **requests, unsigned count)
 			continue;
 		}
 		add_deadline(io, request);
-		queue_push(
-			is_write(request) ? &io->writes : &io->reads, request);
+		queue_push(is_write(request) ? &io->writes : &io->reads,
+			   request);
 		wake |= has_room(io, request);
 	}
 	wake |= next_deadline_ns(io) < io->sleep_until_ns;

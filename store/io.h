@@ -110,8 +110,8 @@ struct io_range {
 	bool kept; /* registered by the last call too, and the same memory is
 		      mapped there still: it need not be pinned again */
 };
-unsigned io_register(
-	struct io *io, const struct io_range *ranges, unsigned count);
+unsigned io_register(struct io *io, const struct io_range *ranges,
+		     unsigned count);
 
 /* Never blocks; the queue is bounded only by what callers submit, each of
  * which bounds its own.  After io_close() has begun: -ESHUTDOWN by `done`. */

@@ -27,7 +27,7 @@ struct io_engine {
 	void (*wake)(void *engine);
 	/* As io_register(); NULL where there is nothing to gain. */
 	unsigned (*register_ranges)(void *engine, const struct io_range *ranges,
-		unsigned count, const char **ret_why);
+				    unsigned count, const char **ret_why);
 };
 
 extern const struct io_engine io_ring_engine;

@@ -113,8 +113,8 @@ err_free:
 }
 
 /* The registered buffer that these bytes lie in, or NULL. */
-static const struct fixed *find_fixed(
-	const struct ring *ring, const char *data, size_t len_bytes)
+static const struct fixed *find_fixed(const struct ring *ring, const char *data,
+				      size_t len_bytes)
 {
 	unsigned low = 0, high = ring->fixed_count;
 	const struct fixed *fixed;
@@ -131,7 +131,7 @@ static const struct fixed *find_fixed(
 		return NULL;
 	fixed = &ring->fixed[low - 1];
 	if ((size_t)(data - fixed->start) > fixed->len_bytes ||
-		len_bytes > fixed->len_bytes - (size_t)(data - fixed->start))
+	    len_bytes > fixed->len_bytes - (size_t)(data - fixed->start))
 		return NULL;
 	return fixed;
 }
@@ -160,21 +160,21 @@ static void ring_start(void *engine, struct io_request *request)
 	case IO_READ:
 		if (fixed)
 			io_uring_prep_read_fixed(sqe, request->fd, data, len,
-				offset, (int)fixed->index);
+						 offset, (int)fixed->index);
 		else
 			io_uring_prep_read(sqe, request->fd, data, len, offset);
 		break;
 	case IO_WRITE:
 		if (fixed)
 			io_uring_prep_write_fixed(sqe, request->fd, data, len,
-				offset, (int)fixed->index);
+						  offset, (int)fixed->index);
 		else
-			io_uring_prep_write(
-				sqe, request->fd, data, len, offset);
+			io_uring_prep_write(sqe, request->fd, data, len,
+					    offset);
 		break;
 	case IO_WRITE_VECTOR:
 		io_uring_prep_writev(sqe, request->fd, request->data,
-			request->vector_count, offset);
+				     request->vector_count, offset);
 		break;
 	case IO_SYNC:
 		io_uring_prep_fsync(sqe, request->fd, IORING_FSYNC_DATASYNC);
@@ -191,7 +191,7 @@ static void arm_event(struct ring *ring)
 		return;
 	sqe = get_entry(ring);
 	io_uring_prep_read(sqe, ring->event_fd, &ring->event_value,
-		sizeof(ring->event_value), 0);
+			   sizeof(ring->event_value), 0);
 	io_uring_sqe_set_data(sqe, NULL);
 	ring->event_armed = true;
 }
@@ -238,7 +238,8 @@ static struct io_request *ring_wait(void *engine, int64_t timeout_ns)
 		/* Short of memory (-EAGAIN, -EBUSY): what was not taken stays
 		 * in the ring, and goes with the next call. */
 		log_limited(&limit, LOG_LEVEL_WARNING,
-			"io_uring_enter: %s; trying again", strerror(-error));
+			    "io_uring_enter: %s; trying again",
+			    strerror(-error));
 		usleep(1000);
 	}
 	return take_completions(ring);
@@ -282,8 +283,8 @@ static int set_buffer(struct ring *ring, const struct fixed *fixed, bool on)
 		return n;
 	if (on)
 		iov = (struct iovec){fixed->start, fixed->len_bytes};
-	n = io_uring_register_buffers_update_tag(
-		&ring->uring, fixed->index, &iov, NULL, 1);
+	n = io_uring_register_buffers_update_tag(&ring->uring, fixed->index,
+						 &iov, NULL, 1);
 	return n < 0 ? n : 0;
 }
 
@@ -297,8 +298,8 @@ static int compare_fixed(const void *a, const void *b)
 }
 
 /* The ranges as buffers the kernel takes, none longer than 1 GiB, in order. */
-static struct fixed *split(
-	const struct io_range *ranges, unsigned count, size_t *ret_count)
+static struct fixed *split(const struct io_range *ranges, unsigned count,
+			   size_t *ret_count)
 {
 	struct fixed *pieces;
 	size_t n = 0;
@@ -328,8 +329,8 @@ static struct fixed *split(
 /* Gives pieces that were registered before and need not be again their index
  * (the others get FIXED_MAX), takes all others out of the kernel's table, and
  * marks in `used` the indexes that stay. */
-static void keep_or_drop(
-	struct ring *ring, struct fixed *pieces, size_t count, bool *used)
+static void keep_or_drop(struct ring *ring, struct fixed *pieces, size_t count,
+			 bool *used)
 {
 	size_t at = 0;
 
@@ -341,8 +342,8 @@ static void keep_or_drop(
 		while (at < count && pieces[at].start < old->start)
 			at++;
 		if (at < count && pieces[at].kept &&
-			pieces[at].start == old->start &&
-			pieces[at].len_bytes == old->len_bytes) {
+		    pieces[at].start == old->start &&
+		    pieces[at].len_bytes == old->len_bytes) {
 			pieces[at].index = old->index;
 			used[old->index] = true;
 		} else {
@@ -359,7 +360,7 @@ static void warn_plain(int error, size_t need_bytes)
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (limit.rlim_cur != RLIM_INFINITY)
 		snprintf(text, sizeof(text), "%" PRIu64 " KiB",
-			(uint64_t)limit.rlim_cur >> 10);
+			 (uint64_t)limit.rlim_cur >> 10);
 	if (error == -ENOMEM)
 		log_warning("io_uring: cannot register the arena as fixed "
 			    "buffers: %s; memlock is limited to %s, needed are "
@@ -367,21 +368,21 @@ static void warn_plain(int error, size_t need_bytes)
 			    "costs a few %% of CPU. To raise the limit: "
 			    "`ulimit -l unlimited` in the shell that mounts, "
 			    "LimitMEMLOCK=infinity in a systemd unit",
-			strerror(-error), text, need_bytes >> 10);
+			    strerror(-error), text, need_bytes >> 10);
 	else
 		log_warning("io_uring: cannot register the arena as fixed "
 			    "buffers: %s (kernels before 6.18 may refuse a "
 			    "range of several files); memlock is limited to "
 			    "%s, needed are %zu KiB. Disk reads use plain "
 			    "buffers, which costs a few %% of CPU",
-			strerror(-error), text, need_bytes >> 10);
+			    strerror(-error), text, need_bytes >> 10);
 }
 
 /* Registers what is not registered yet; pieces that the kernel refuses are
  * left out.  Returns the first refusal, or 0.  Past a memlock limit the rest
  * would fail too, one slow call each. */
 static int add_buffers(struct ring *ring, struct fixed *pieces, size_t *count,
-	const bool *used)
+		       const bool *used)
 {
 	unsigned free_index = 0;
 	size_t kept = 0;
@@ -412,8 +413,8 @@ static int add_buffers(struct ring *ring, struct fixed *pieces, size_t *count,
 }
 
 /* How many of the ranges are registered from end to end. */
-static unsigned count_whole(
-	const struct ring *ring, const struct io_range *ranges, unsigned count)
+static unsigned count_whole(const struct ring *ring,
+			    const struct io_range *ranges, unsigned count)
 {
 	unsigned whole = 0;
 
@@ -426,7 +427,7 @@ static unsigned count_whole(
 					       : FIXED_BYTES_MAX;
 
 			if (!find_fixed(ring, (char *)ranges[i].start + done,
-				    piece))
+					piece))
 				break;
 			done += piece;
 		}
@@ -436,7 +437,7 @@ static unsigned count_whole(
 }
 
 static unsigned ring_register(void *engine, const struct io_range *ranges,
-	unsigned count, const char **ret_why)
+			      unsigned count, const char **ret_why)
 {
 	struct ring *ring = engine;
 	bool *used = calloc(FIXED_MAX, sizeof(*used));

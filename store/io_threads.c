@@ -42,7 +42,7 @@ static int64_t move(const struct io_request *request)
 		break;
 	case IO_WRITE_VECTOR:
 		n = pwritev(request->fd, request->data,
-			(int)request->vector_count, offset);
+			    (int)request->vector_count, offset);
 		break;
 	case IO_SYNC:
 		n = fdatasync(request->fd);
@@ -87,8 +87,8 @@ static void *work(void *arg)
 /* Called with the lock held. */
 static int add_thread(struct threads *threads)
 {
-	int error = pthread_create(
-		&threads->ids[threads->count], NULL, work, threads);
+	int error = pthread_create(&threads->ids[threads->count], NULL, work,
+				   threads);
 
 	if (!error)
 		threads->count++;
@@ -181,8 +181,8 @@ static struct io_request *threads_wait(void *engine, int64_t timeout_ns)
 		if (timeout_ns < 0)
 			pthread_cond_wait(&threads->back, &threads->lock);
 		else
-			error = pthread_cond_timedwait(
-				&threads->back, &threads->lock, &end);
+			error = pthread_cond_timedwait(&threads->back,
+						       &threads->lock, &end);
 	}
 	threads->woken = false;
 	finished = threads->finished;

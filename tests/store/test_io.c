@@ -88,7 +88,7 @@ static unsigned value_of(unsigned *what)
 }
 
 static struct item *item_new(enum io_operation operation, int fd, void *data,
-	uint32_t len, uint64_t offset)
+			     uint32_t len, uint64_t offset)
 {
 	struct item *item = calloc(1, sizeof(*item));
 
@@ -129,7 +129,7 @@ static int64_t finish(struct item *item)
 }
 
 static int64_t transfer(struct io *io, enum io_operation operation, int fd,
-	void *data, uint32_t len, uint64_t offset)
+			void *data, uint32_t len, uint64_t offset)
 {
 	struct item *item = item_new(operation, fd, data, len, offset);
 
@@ -145,8 +145,8 @@ struct fixture {
 
 static struct fixture begin(void **state, unsigned depth)
 {
-	struct io_config config = {
-		.mode = *(enum io_mode *)*state, .depth = depth};
+	struct io_config config = {.mode = *(enum io_mode *)*state,
+				   .depth = depth};
 	struct fixture f = {.path = "/var/tmp/pagefs-io-XXXXXX"};
 	struct io_stats stats;
 
@@ -206,8 +206,9 @@ static void a_vector_goes_out_as_one_write_and_survives_short_ones(void **state)
 	char *out = buffer(1 << 20, 1), *in = buffer(1 << 20, 2);
 
 	for (int shorten = 0; shorten < 2; shorten++) {
-		struct iovec vector[] = {{out, 4096}, {out + 4096, 65536},
-			{out + 69632, (1 << 20) - 69632}};
+		struct iovec vector[] = {{out, 4096},
+					 {out + 4096, 65536},
+					 {out + 69632, (1 << 20) - 69632}};
 		struct item *item =
 			item_new(IO_WRITE_VECTOR, f.fd, vector, 1 << 20, 4096);
 
@@ -229,8 +230,9 @@ static void a_vector_goes_out_as_one_write_and_survives_short_ones(void **state)
 		assert_memory_equal(in, out, 1 << 20);
 	}
 	for (uint64_t nth = 1; nth < 4; nth++) {
-		struct iovec vector[] = {{out, 4096}, {out + 4096, 65536},
-			{out + 69632, (1 << 20) - 69632}};
+		struct iovec vector[] = {{out, 4096},
+					 {out + 4096, 65536},
+					 {out + 69632, (1 << 20) - 69632}};
 		struct item *item =
 			item_new(IO_WRITE_VECTOR, f.fd, vector, 1 << 20, 0);
 
@@ -240,8 +242,8 @@ static void a_vector_goes_out_as_one_write_and_survives_short_ones(void **state)
 		assert_int_equal(finish(item), 1 << 20);
 		fault_disarm_all();
 		memset(in, 0, 1 << 20);
-		assert_int_equal(
-			transfer(f.io, IO_READ, f.fd, in, 1 << 20, 0), 1 << 20);
+		assert_int_equal(transfer(f.io, IO_READ, f.fd, in, 1 << 20, 0),
+				 1 << 20);
 		assert_memory_equal(in, out, 1 << 20);
 	}
 	free(in);
@@ -256,8 +258,8 @@ static void a_short_read_is_taken_up_again(void **state)
 
 	transfer(f.io, IO_WRITE, f.fd, out, 1 << 20, 0);
 	fault_arm("io.read.short", 1, EIO);
-	assert_int_equal(
-		transfer(f.io, IO_READ, f.fd, in, 1 << 20, 0), 1 << 20);
+	assert_int_equal(transfer(f.io, IO_READ, f.fd, in, 1 << 20, 0),
+			 1 << 20);
 	assert_memory_equal(in, out, 1 << 20);
 	free(in);
 	free(out);
@@ -287,8 +289,8 @@ static void a_request_refused_for_a_moment_is_tried_again(void **state)
 	transfer(f.io, IO_WRITE, f.fd, data, 4096, 0);
 	for (int i = 0; i < 2; i++) {
 		fault_arm("io.read", 1, errors[i]);
-		assert_int_equal(
-			transfer(f.io, IO_READ, f.fd, data, 4096, 0), 4096);
+		assert_int_equal(transfer(f.io, IO_READ, f.fd, data, 4096, 0),
+				 4096);
 	}
 	free(data);
 	end(&f);
@@ -303,8 +305,8 @@ static void an_error_is_told_as_it_is(void **state)
 	fault_arm("io.read", 1, EIO);
 	assert_int_equal(transfer(f.io, IO_READ, f.fd, data, 4096, 0), -EIO);
 	fault_arm("io.write", 1, ENOSPC);
-	assert_int_equal(
-		transfer(f.io, IO_WRITE, f.fd, data, 4096, 0), -ENOSPC);
+	assert_int_equal(transfer(f.io, IO_WRITE, f.fd, data, 4096, 0),
+			 -ENOSPC);
 	fault_arm("io.sync", 1, EIO);
 	assert_int_equal(transfer(f.io, IO_SYNC, f.fd, NULL, 0, 0), -EIO);
 	free(data);
@@ -330,8 +332,8 @@ static void each_of_many_reads_is_answered_with_its_own_bytes(void **state)
 	}
 	for (int i = 0; i < COUNT; i++) {
 		data[i] = buffer(LEN, 1);
-		items[i] = item_new(
-			IO_READ, f.fd, data[i], LEN, (uint64_t)i * LEN);
+		items[i] = item_new(IO_READ, f.fd, data[i], LEN,
+				    (uint64_t)i * LEN);
 		items[i]->request.deadline_ns = clock_deadline_ns(LEN);
 		requests[i] = &items[i]->request;
 	}
@@ -364,8 +366,8 @@ static void *read_many(void *arg)
 		int block = (i * 7 + s->number) % 64;
 
 		if (transfer(s->f->io, IO_READ, s->f->fd, data, 4096,
-			    (uint64_t)block * 4096) != 4096 ||
-			data[17] != (char)block)
+			     (uint64_t)block * 4096) != 4096 ||
+		    data[17] != (char)block)
 			s->wrong++;
 	}
 	free(data);
@@ -414,7 +416,7 @@ static void past_its_deadline_a_read_is_answered_but_settles_later(void **state)
 	wait_for(&item->done);
 	assert_int_equal(item->res, -ETIMEDOUT);
 	assert_in_range(clock_monotonic_ns() - start, 50 * CLOCK_NS_PER_MS,
-		350 * CLOCK_NS_PER_MS);
+			350 * CLOCK_NS_PER_MS);
 	assert_int_equal(value_of(&item->settled), 0);
 	assert_int_equal(value_of(&item->released), 0);
 	assert_memory_equal(slot, in, 4096); /* nothing has come yet */
@@ -594,7 +596,7 @@ static void reads_into_registered_memory_bring_the_same_bytes(void **state)
 	};
 	struct fixture f = begin(state, 8);
 	char *arena = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *out = buffer(1 << 20, 15);
 	struct io_range ranges[] = {
 		{.start = arena + (4 << 20), .len_bytes = 4 << 20},
@@ -606,17 +608,17 @@ static void reads_into_registered_memory_bring_the_same_bytes(void **state)
 	for (int round = 0; round < 3; round++) {
 		/* Registered, kept, and then only the second one. */
 		ranges[0].kept = ranges[1].kept = round == 1;
-		count = io_register(
-			f.io, ranges + (round == 2), round == 2 ? 1 : 2);
+		count = io_register(f.io, ranges + (round == 2),
+				    round == 2 ? 1 : 2);
 		io_get_stats(f.io, &stats);
 		if (*(enum io_mode *)*state == IO_AUTO &&
-			strcmp(stats.engine, "io_uring") == 0 && !stats.why)
+		    strcmp(stats.engine, "io_uring") == 0 && !stats.why)
 			assert_int_equal(count, round == 2 ? 1 : 2);
 		for (size_t at = 0; at < LEN; at += 1 << 20) {
 			memset(arena + at, 0, 1 << 20);
 			assert_int_equal(transfer(f.io, IO_READ, f.fd,
-						 arena + at, 1 << 20, 0),
-				1 << 20);
+						  arena + at, 1 << 20, 0),
+					 1 << 20);
 			assert_memory_equal(arena + at, out, 1 << 20);
 		}
 	}
@@ -637,8 +639,8 @@ static void a_refused_registration_leaves_plain_buffers(void **state)
 	assert_int_equal(io_register(f.io, &range, 1), 0);
 	io_get_stats(f.io, &stats);
 	assert_false(stats.fixed_buffers);
-	assert_int_equal(
-		transfer(f.io, IO_WRITE, f.fd, data, 1 << 20, 0), 1 << 20);
+	assert_int_equal(transfer(f.io, IO_WRITE, f.fd, data, 1 << 20, 0),
+			 1 << 20);
 	free(data);
 	end(&f);
 }
@@ -726,7 +728,7 @@ static void whichever_request_fails_the_others_do_not(void **state)
 	for (int i = 0; i < COUNT; i++) {
 		data[i] = buffer(4096, i);
 		transfer(f.io, IO_WRITE, f.fd, data[i], 4096,
-			(uint64_t)i * 4096);
+			 (uint64_t)i * 4096);
 	}
 	for (uint64_t nth = 1; nth <= COUNT + 1; nth++) {
 		struct item *items[COUNT];
@@ -735,7 +737,7 @@ static void whichever_request_fails_the_others_do_not(void **state)
 		fault_arm("io.read", nth, EIO);
 		for (int i = 0; i < COUNT; i++) {
 			items[i] = item_new(IO_READ, f.fd, data[i], 4096,
-				(uint64_t)i * 4096);
+					    (uint64_t)i * 4096);
 			submit(f.io, items[i]);
 		}
 		for (int i = 0; i < COUNT; i++)

@@ -52,8 +52,8 @@ struct chunk_id {
 	struct page_version version;
 };
 
-static inline int page_version_compare(
-	const struct page_version *a, const struct page_version *b)
+static inline int page_version_compare(const struct page_version *a,
+				       const struct page_version *b)
 {
 	if (a->clock != b->clock)
 		return a->clock < b->clock ? -1 : 1;
@@ -62,8 +62,8 @@ static inline int page_version_compare(
 	return 0;
 }
 
-static inline bool chunk_id_equal(
-	const struct chunk_id *a, const struct chunk_id *b)
+static inline bool chunk_id_equal(const struct chunk_id *a,
+				  const struct chunk_id *b)
 {
 	return a->object == b->object && a->index == b->index &&
 	       page_version_compare(&a->version, &b->version) == 0;
