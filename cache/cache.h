@@ -97,7 +97,9 @@ struct cache_found {
 	struct meta_entry entry;
 	uint32_t links;
 	/* How long the kernel may keep the answer: of a hit, a miss or a
-	 * hidden name.  UINT64_MAX: until it is told. */
+	 * hidden name.  UINT64_MAX: until it is told.  Always 0 while the name
+	 * is staged, whoever asks and whatever he is told: fs/ asks first with
+	 * process 0, and finds out the process only where this is 0. */
 	uint64_t ttl_ns;
 	/* CACHE_STAGED: referenced; cache_staging_put() gives it back. */
 	struct cache_staging *staging;
