@@ -64,11 +64,13 @@ struct slot_class {
 };
 
 struct arena_stats {
-	uint64_t capacity_bytes;
-	uint64_t used_bytes;   /* slots that are reserved or live */
-	uint64_t wasted_bytes; /* slot length minus chunk length, live */
-	uint64_t pinned_bytes; /* live slots with a pin */
-	uint64_t dirty_bytes;  /* live slots whose bytes are nowhere else */
+	uint64_t capacity_bytes; /* slots of regions that have a class, and
+				    what is left for more of them */
+	uint64_t used_bytes;	 /* slots that are not free: reserved, live,
+				    evicted but not freed yet, quarantined */
+	uint64_t wasted_bytes;	 /* slot length minus chunk length, live */
+	uint64_t pinned_bytes;	 /* live slots with a pin */
+	uint64_t dirty_bytes;	 /* live slots whose bytes are nowhere else */
 	uint64_t quarantined_bytes; /* a late read may still write to them */
 	uint64_t free_slots;	    /* in regions that have a class */
 	uint64_t live_slots;
@@ -83,7 +85,7 @@ struct arena_stats {
  * the path to ret_path.  0, or -ENOSPC with *ret_room set to the bytes that
  * are there, or another -errno.  Call before any thread starts. */
 int arena_place(const char *instance, uint64_t bytes, char *ret_path,
-	size_t path_bytes, uint64_t *ret_room);
+		size_t path_bytes, uint64_t *ret_room);
 /* Undoes arena_place(): removes the directory, its files and its tmpfs. */
 int arena_unplace(const char *path);
 
@@ -98,10 +100,12 @@ int arena_open(const struct arena_config *config, struct arena **ret);
 void arena_close(struct arena *arena, bool keep);
 
 /* Before arena_sweep(): this slot holds this chunk, says the index.  0, or
- * ARENA_GONE when the slot's header says otherwise. */
+ * ARENA_GONE when the slot's header says otherwise or its file is not whole,
+ * or -errno when it can't be mapped: then, too, it is gone for this index. */
 int arena_claim(struct arena *arena, slot_t slot, const struct chunk_id *id,
-	uint32_t len_bytes, bool dirty);
-/* Frees every slot that nobody claimed. */
+		uint32_t len_bytes, bool dirty);
+/* Frees every slot that nobody claimed.  Regions found at open change their
+ * class only after it. */
 void arena_sweep(struct arena *arena);
 
 /* The largest chunk this arena takes, as a shift (at most CHUNK_SHIFT_MAX):
@@ -111,17 +115,17 @@ unsigned arena_chunk_shift(const struct arena *arena);
 /* Reserves a slot: fallocated (never SIGBUS), content undefined, pinned once
  * by the caller, invisible to eviction.  0, ARENA_FULL, or -ENOSPC when the
  * tmpfs is full although the arena is not. */
-int arena_alloc(
-	struct arena *arena, const struct slot_class *class, slot_t *ret);
+int arena_alloc(struct arena *arena, const struct slot_class *class,
+		slot_t *ret);
 /* The smallest class with room for len_bytes as this arena rounds them: the
  * exact length for sizes that repeat, else steps of an eighth. */
 struct slot_class arena_class_for(struct arena *arena, uint64_t len_bytes,
-	uid_t uid, gid_t gid, mode_t mode);
+				  uid_t uid, gid_t gid, mode_t mode);
 /* The reserved slot now holds this chunk; it becomes live, evictable once
  * unpinned, most recent in age.  `dirty`: its bytes are nowhere else.  The
  * caller has zeroed from len_bytes to the next 4 KiB. */
 void arena_commit(struct arena *arena, slot_t slot, const struct chunk_id *id,
-	uint32_t len_bytes, bool dirty);
+		  uint32_t len_bytes, bool dirty);
 /* The slot's bytes are in a bucket (or at a peer) as well, or no longer. */
 void arena_set_dirty(struct arena *arena, slot_t slot, bool dirty);
 
@@ -131,7 +135,7 @@ void *arena_data(const struct arena *arena, slot_t slot);
 uint32_t arena_slot_bytes(const struct arena *arena, slot_t slot);
 /* What the slot holds and how long it is; caller has it pinned. */
 void arena_describe(const struct arena *arena, slot_t slot,
-	struct chunk_id *ret_id, uint32_t *ret_len_bytes);
+		    struct chunk_id *ret_id, uint32_t *ret_len_bytes);
 /* True until the first arena_set_verified() of a slot found after a crash. */
 bool arena_unverified(const struct arena *arena, slot_t slot);
 void arena_set_verified(struct arena *arena, slot_t slot);
@@ -154,10 +158,13 @@ void arena_quarantine_end(struct arena *arena, slot_t slot);
 
 /* Takes up to `max` of the coldest unpinned live slots (SIEVE), of at least
  * bytes_wanted in all if there are that many, out of circulation: they can't
- * be pinned any more.  The caller ends each by arena_free(), or by
- * arena_restore() (keep it after all).  With `class` not NULL slots are
- * chosen so that an arena_alloc() of that class will succeed: of that class,
- * or a whole region's.  Returns how many. */
+ * be pinned any more.  They are the caller's alone: nobody else may free them.
+ * He ends each by arena_free(), or by arena_restore() (keep it after all). With
+ * `class` not NULL slots are chosen so that an arena_alloc() of that class will
+ * succeed: of that class, or a whole region's (a region of more than `max`
+ * slots takes more than one call: evict and allocate again until it succeeds or
+ * nothing is returned; its slots can be more than bytes_wanted).  Returns how
+ * many. */
 struct arena_victim {
 	slot_t slot;
 	struct chunk_id id;
@@ -165,17 +172,20 @@ struct arena_victim {
 	bool dirty;
 };
 size_t arena_victims(struct arena *arena, uint64_t bytes_wanted,
-	const struct slot_class *class, struct arena_victim *victims,
-	size_t max);
+		     const struct slot_class *class,
+		     struct arena_victim *victims, size_t max);
 void arena_restore(struct arena *arena, slot_t slot);
 
 void arena_get_stats(struct arena *arena, struct arena_stats *ret);
 
 /* For registering the arena with io_uring or a network card: calls `each`
- * for every region that has a class (its whole range, and its slot size). */
+ * for every region that has a class, once for each run of slots that are
+ * mapped (a slot is from its first use on; before it, touching its address
+ * faults). In the usual case that is one run a region. No region changes its
+ * class meanwhile: `each` must not allocate. */
 void arena_each_region(struct arena *arena,
-	void (*each)(
-		void *arg, void *start, size_t len_bytes, uint32_t slot_bytes),
-	void *arg);
+		       void (*each)(void *arg, void *start, size_t len_bytes,
+				    uint32_t slot_bytes),
+		       void *arg);
 
 #endif
