@@ -16,4 +16,14 @@ struct tool {
 
 extern const struct tool tools[]; /* ends with a NULL name */
 
+/* Each in the file of its name. */
+int tool_bench(int argc, char **argv);
+int tool_clear(int argc, char **argv);
+int tool_evict(int argc, char **argv);
+int tool_get(int argc, char **argv);
+int tool_ls(int argc, char **argv);
+int tool_put(int argc, char **argv);
+int tool_rm(int argc, char **argv);
+int tool_stat(int argc, char **argv);
+
 #endif

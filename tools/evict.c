@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* `pagefs evict`: pages out of memory; they stay on disk. */
+
+#include <errno.h>
+#include <string.h>
+
+#include "tools/command.h"
+#include "tools/mountpoint.h"
+#include "tools/tools.h"
+
+struct evict_options {
+	bool all;
+};
+
+static const struct option_spec specs[] = {
+	{.name = "all",
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct evict_options, all),
+	 .help = "every page of the mount"},
+	{.name = NULL},
+};
+
+static const struct command command = {
+	.name = "evict",
+	.arguments = "PATH... | --all [MOUNT]",
+	.summary = "Write pages to disk and drop them from the memory tier.",
+	.detail = "The next read fetches them from disk. Pages that are open "
+		  "stay.",
+	.examples = "  pagefs evict /mnt/kv/model/0a1b\n"
+		    "  pagefs evict --all /mnt/kv",
+	.specs = specs,
+	.max_arguments = -1,
+};
+
+static int evict(const struct mountpoint *mountpoint, const char *key,
+		 const char *path)
+{
+	int error = mountpoint_write(mountpoint, "evict", key);
+
+	if (!error)
+		return COMMAND_OK;
+	return command_fail(
+		&command, "%s: %s", path,
+		error == -EOPNOTSUPP
+			? "there is no disk tier: evicting would lose the "
+			  "page (mount with --disk DIR)"
+		: error == -ENOENT ? "no such page"
+				   : strerror(-error));
+}
+
+static int evict_all(int count, char **paths)
+{
+	struct mountpoint mountpoint;
+
+	if (mountpoint_choose("evict", count, paths, &mountpoint))
+		return COMMAND_FAILED;
+	return evict(&mountpoint, "*", mountpoint.path);
+}
+
+static int evict_each(int count, char **paths)
+{
+	struct mountpoint mountpoint;
+	int code = COMMAND_OK;
+
+	if (!count)
+		return command_usage(&command, "no page was named");
+	for (int i = 0; i < count; i++)
+		if (mountpoint_choose("evict", 1, paths + i, &mountpoint) ||
+		    evict(&mountpoint, mountpoint.key, paths[i]))
+			code = COMMAND_FAILED;
+	return code;
+}
+
+int tool_evict(int argc, char **argv)
+{
+	struct evict_options values;
+	struct options options;
+	int first, code;
+
+	if (command_parse(&command, argc, argv, &values, &options, &first,
+			  &code))
+		code = values.all ? evict_all(argc - first, argv + first)
+				  : evict_each(argc - first, argv + first);
+	options_release(&options);
+	return code;
+}
