@@ -66,6 +66,9 @@ struct meta_config {
  * process first, so that damage makes that child crash and not us.  Call
  * before threads start. */
 int meta_open(const struct meta_config *config, struct meta **ret);
+/* After META_REBUILD: the index is full again (or there were no buckets).
+ * Until this is called, each meta_open() starts from nothing. */
+int meta_rebuilt(struct meta *meta);
 /* Syncs, marks clean, closes. */
 void meta_close(struct meta *meta);
 /* Makes the disk environment as durable as LMDB can: 0 or -errno. */
