@@ -27,6 +27,32 @@ static uint64_t place_bytes(uint64_t arena_bytes)
 	return round_up_block(arena_bytes + arena_bytes / 50 + SLACK_BYTES);
 }
 
+/* Where others' files are, too, a small arena asks for less beside it: in a
+ * container all of /dev/shm can be 64 MiB. */
+static uint64_t shared_place_bytes(uint64_t arena_bytes)
+{
+	uint64_t slack = arena_bytes / 4;
+
+	if (slack > SLACK_BYTES)
+		slack = SLACK_BYTES;
+	return round_up_block(arena_bytes + arena_bytes / 50 + slack);
+}
+
+static uint64_t largest_arena(uint64_t room)
+{
+	uint64_t low = 0, high = room;
+
+	while (high - low > BLOCK_BYTES) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (shared_place_bytes(middle) <= room)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 static bool instance_valid(const char *instance)
 {
 	return *instance && !strchr(instance, '/') && strcmp(instance, ".") &&
@@ -179,9 +205,9 @@ static int place_below(const char *base, const char *sub, const char *instance,
 	if (rc)
 		return rc;
 	here = room_at(ret_path);
-	if (here >= place_bytes(bytes))
+	if (here >= shared_place_bytes(bytes))
 		return 0;
-	here = here > place_bytes(0) ? here - place_bytes(0) : 0;
+	here = largest_arena(here);
 	if (here > *room)
 		*room = here;
 	rmdir(ret_path); /* stays where it holds something */
