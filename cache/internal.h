@@ -55,11 +55,14 @@ struct cache {
 	struct hlc hlc;
 
 	/* Each file's own state, made by its _new and freed by its _free. */
-	struct pages *pages;	     /* page.c: open pages, by (object, version) */
-	struct fetches *fetches;     /* fetch.c */
+	struct pages *pages;	 /* page.c: open pages, by (object, version) */
+	struct fetches *fetches; /* fetch.c */
 	struct stagings *stagings;   /* staging.c: by name */
 	struct writeback *writeback; /* writeback.c */
 	struct evictor *evictor;     /* evict.c */
+	struct misses *misses;	     /* names_source.c: plain misses */
+
+	char *temporary; /* patterns, each terminated; the last is empty */
 
 	_Atomic bool stopping;
 	/* Counters behind cache_get_stats(): relaxed atomics, by field. */
@@ -77,6 +80,9 @@ int stagings_new(struct cache *cache, struct stagings **ret);
 void stagings_free(struct stagings *stagings);
 int writeback_new(struct cache *cache, struct writeback **ret);
 void writeback_free(struct writeback *writeback);
+int misses_new(struct cache *cache, struct misses **ret);
+void misses_free(struct misses *misses);
+void misses_forget(struct misses *misses, const struct cache_name *name);
 int evictor_new(struct cache *cache, struct evictor **ret);
 void evictor_free(struct evictor *evictor);
 
@@ -154,9 +160,10 @@ void pages_release(struct pages *pages, uint64_t object, uint64_t clock);
 
 /* ---- objects (objects.c) ---- */
 
-/* What a transaction frees once it has been committed: slots and places. */
+/* What a transaction frees once it has been committed: slots (if they still
+ * hold that chunk) and places. */
 struct cache_garbage {
-	slot_t *slots;
+	struct cache_slot *slots;
 	size_t slot_count, slot_room;
 	struct bucket_place *places;
 	size_t place_count, place_room;
@@ -203,6 +210,9 @@ int cache_fact_set(struct cache *cache, struct meta_txn *txn,
 		   const struct meta_entry *entry);
 int cache_fact_gone(struct cache *cache, struct meta_txn *txn,
 		    const struct cache_name *name);
+/* Queues the chunks of a commit, if there is a disk tier. */
+int cache_pending_page(struct cache *cache, struct meta_txn *txn,
+		       const struct meta_entry *entry);
 /* A bucket is about to be dropped, and this is a journal record of it
  * (bucket_scan()): queues those of its facts again, as old as they are, that
  * a rebuild from the other buckets would miss. */
