@@ -34,22 +34,22 @@ static int take_slot(struct arena *arena, const struct slot_class *key,
 		return ARENA_FULL;
 	region = list_first(&class->usable, struct arena_region, link);
 	if (region->recycled) {
-		number = slot_number(region->index, region->free_head);
-		region->free_head = slot_at(arena, number)->older;
-		region->recycled--;
+		number = arena_region_take_free(arena, region);
 	} else {
 		number = slot_number(region->index, region->fresh++);
 	}
 	region->used++;
-	if (!region->recycled && region->fresh == region->slots)
-		arena_class_place(region);
+	/* Behind those that still have recycled ones, or among the full. */
+	if (!region->recycled)
+		arena_class_place_last(region);
 	slot = slot_at(arena, number);
 	slot->newer = slot->older = SLOT_NONE;
 	word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 	arena_header_reserve(arena, number);
-	atomic_store_explicit(&slot->word,
-			      word_with(word & WORD_READY, SLOT_RESERVED) | 1,
-			      memory_order_release);
+	atomic_store_explicit(
+		&slot->word,
+		arena_word_move(word & WORD_READY, SLOT_RESERVED) | 1,
+		memory_order_release);
 	arena->used_bytes += region->slot_bytes;
 	*ret = number;
 	return 0;
@@ -132,7 +132,8 @@ void arena_commit(struct arena *arena, slot_t number, const struct chunk_id *id,
 	do {
 		assert(word_state(word) == SLOT_RESERVED && word & WORD_PINS);
 		assert(!(word & WORD_DOOMED));
-		next = word_with(word, SLOT_LIVE) | (dirty ? WORD_DIRTY : 0);
+		next = arena_word_move(word, SLOT_LIVE) |
+		       (dirty ? WORD_DIRTY : 0);
 	} while (!atomic_compare_exchange_weak_explicit(
 		&slot->word, &word, next, memory_order_release,
 		memory_order_relaxed));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/arena_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,16 +61,32 @@ void arena_class_leave(struct arena *arena, struct arena_region *region)
 	free(class);
 }
 
-void arena_class_place(struct arena_region *region)
+/* The list where the region belongs now; NULL: in none. */
+static struct list *list_for(const struct arena_region *region)
 {
 	bool has_free = region->recycled || region->fresh < region->slots;
 
-	list_remove(&region->link);
 	if (region->draining)
-		return;
-	list_push_front(has_free ? &region->class->usable
-				 : &region->class->full,
-			&region->link);
+		return NULL;
+	return has_free ? &region->class->usable : &region->class->full;
+}
+
+void arena_class_place(struct arena_region *region)
+{
+	struct list *list = list_for(region);
+
+	list_remove(&region->link);
+	if (list)
+		list_push_front(list, &region->link);
+}
+
+void arena_class_place_last(struct arena_region *region)
+{
+	struct list *list = list_for(region);
+
+	list_remove(&region->link);
+	if (list)
+		list_push_back(list, &region->link);
 }
 
 /* ---- which class a size gets ---- */
@@ -137,6 +154,7 @@ struct slot_class arena_class_for(struct arena *arena, uint64_t len_bytes,
 	uint32_t fits;
 	bool repeats;
 
+	assert(len_bytes <= arena->region_bytes);
 	pthread_mutex_lock(&arena->lock);
 	repeats = size_repeats(arena, class.slot_bytes);
 	if (arena_class_find(arena, &class))

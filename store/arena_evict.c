@@ -30,7 +30,7 @@ static bool take_victim(struct arena *arena, slot_t number, bool even_visited,
 			return false;
 		/* Acquire: the unpins before it. */
 	} while (!atomic_compare_exchange_weak_explicit(
-		&slot->word, &word, word_with(word, SLOT_VICTIM),
+		&slot->word, &word, arena_word_move(word, SLOT_VICTIM),
 		memory_order_acquire, memory_order_relaxed));
 	arena_queue_remove(arena, number);
 	victim = &harvest->victims[harvest->count++];
@@ -285,7 +285,7 @@ void arena_restore(struct arena *arena, slot_t number)
 	do {
 		assert(word_state(word) == SLOT_VICTIM);
 	} while (!atomic_compare_exchange_weak_explicit(
-		&slot->word, &word, word_with(word, SLOT_LIVE),
+		&slot->word, &word, arena_word_move(word, SLOT_LIVE),
 		memory_order_release, memory_order_relaxed));
 	pthread_mutex_unlock(&arena->lock);
 }

@@ -24,13 +24,18 @@
 #define ARENA_SIZES_MAX 64u
 #define ARENA_STRIPES 16u
 
-/*
- *  EMPTY --> RESERVED --> LIVE <--> VICTIM
- *               | ^  \      \         |
- *               v  \  \      v        v
- *      QUARANTINED  \  `--> FREEING <-'
- *          (freed)   FREE <----'
- */
+/* A slot's life; arena_state.c has the table.
+ *
+ *	EMPTY --> RESERVED --> LIVE <--> VICTIM
+ *	  |        ^ |  ^        |         |
+ *	  |        | |  |        |         |
+ *	  |        | |  `--> QUARANTINED   |
+ *	  v        | v           v         |
+ *	 FREE -----' FREEING <--'----------'
+ *	  ^             |
+ *	  `-------------'
+ *
+ * EMPTY is LIVE or FREE at once where a slot was found at open. */
 enum slot_state {
 	SLOT_EMPTY = 0, /* never used, or (before the sweep) not claimed */
 	SLOT_FREE,
@@ -79,9 +84,11 @@ struct arena_region {
 	struct arena_class *class;
 	uint32_t index;
 	uint32_t slot_bytes, slots;
-	uint32_t fresh;	    /* slots from here on were never used */
-	uint32_t loaded;    /* slots before this were found at open */
-	uint32_t free_head; /* recycled slots, by index */
+	uint32_t fresh;	 /* slots from here on were never used */
+	uint32_t loaded; /* slots before this were found at open */
+	/* Recycled slots, by index: allocated ones from the head, those whose
+	 * allocation failed from the tail. */
+	uint32_t free_head, free_tail;
 	uint32_t recycled;
 	uint32_t used; /* not free: reserved, live, victims, quarantined */
 	uint32_t live; /* live and not a victim */
@@ -163,11 +170,6 @@ static inline enum slot_state word_state(uint64_t word)
 	return (enum slot_state)((word & WORD_STATE) >> WORD_STATE_SHIFT);
 }
 
-static inline uint64_t word_with(uint64_t word, enum slot_state state)
-{
-	return (word & ~WORD_STATE) | (uint64_t)state << WORD_STATE_SHIFT;
-}
-
 static inline char *region_data(const struct arena *arena, uint32_t region)
 {
 	return arena->data + (size_t)region * arena->region_bytes;
@@ -195,6 +197,12 @@ region_record(const struct arena *arena, uint32_t region)
 
 	return (struct arena_region_record *)(void *)at + region;
 }
+
+/* ---- arena_state.c ---- */
+bool arena_state_allows(enum slot_state from, enum slot_state to);
+const char *arena_state_name(enum slot_state state);
+/* The word with that state in it, and its pins and flags as they were. */
+uint64_t arena_word_move(uint64_t word, enum slot_state to);
 
 /* ---- arena_sys.c: system calls, each with its fault point ---- */
 int arena_sys_open(int dir_fd, const char *name, int flags, int *ret_fd);
@@ -230,12 +238,18 @@ struct arena_class *arena_class_get(struct arena *arena,
 void arena_class_leave(struct arena *arena, struct arena_region *region);
 /* Puts the region into the list where it belongs. */
 void arena_class_place(struct arena_region *region);
+/* The same, to be tried last. */
+void arena_class_place_last(struct arena_region *region);
 
 /* ---- arena_region.c: a region's files and memory ---- */
 uint64_t arena_region_overhead(uint32_t slots);
 /* Gives an empty region to a class; makes its files. Caller holds grow_lock
  * only. 0, ARENA_FULL or -errno. */
 int arena_region_grow(struct arena *arena, const struct slot_class *key);
+/* The list of recycled slots. Under `lock`. */
+void arena_region_put_free(struct arena *arena, struct arena_region *region,
+			   slot_t slot);
+slot_t arena_region_take_free(struct arena *arena, struct arena_region *region);
 /* Makes a slot's bytes usable: allocated and mapped. */
 int arena_region_prepare(struct arena *arena, slot_t slot);
 /* Maps a slot found at open; ARENA_GONE where its file isn't whole. */

@@ -39,7 +39,9 @@ static int size_up(struct arena *arena, const struct arena_config *config)
 		return -EINVAL;
 	while (region > arena->bytes / 8)
 		region /= 2;
-	count = (arena->bytes + region - 1) / region;
+	/* Addresses cost nothing, bytes are counted: more regions than the
+	 * bytes make up for what slots leave over at the ends of regions. */
+	count = (arena->bytes + region - 1) / region * 3 / 2;
 	if (count > ARENA_REGIONS_MAX)
 		return -EINVAL;
 	arena->region_bytes = region;

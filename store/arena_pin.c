@@ -74,17 +74,13 @@ void arena_slot_finish(struct arena *arena, slot_t slot, enum slot_state was)
 					  region->slot_bytes,
 					  memory_order_relaxed);
 	atomic_store_explicit(&state->word,
-			      word_with(word & WORD_READY, SLOT_FREE),
+			      arena_word_move(word & WORD_READY, SLOT_FREE),
 			      memory_order_release);
 	arena->used_bytes -= region->slot_bytes;
-	state->older = region->free_head;
-	region->free_head = slot_index(slot);
-	region->recycled++;
 	region->used--;
+	arena_region_put_free(arena, region, slot);
 	if (region->draining && !region->used)
 		arena_region_vacate(arena, region);
-	else
-		arena_class_place(region);
 	pthread_mutex_unlock(&arena->lock);
 }
 
@@ -105,7 +101,7 @@ void arena_unpin(struct arena *arena, slot_t slot)
 		       word & WORD_DOOMED);
 		next = word - 1;
 		if (last && word & WORD_DOOMED)
-			next = word_with(next, SLOT_FREEING);
+			next = arena_word_move(next, SLOT_FREEING);
 		/* Release: the reads of this holder are before the next use of
 		 * the slot; acquire, for the one that frees it. */
 	} while (!atomic_compare_exchange_weak_explicit(
@@ -123,21 +119,20 @@ static uint64_t freed_word(uint64_t word, bool *ret_now)
 	switch (word_state(word)) {
 	case SLOT_VICTIM:
 		*ret_now = true;
-		return word_with(word, SLOT_FREEING);
+		return arena_word_move(word, SLOT_FREEING);
 	case SLOT_LIVE:
 		*ret_now = !(word & WORD_PINS);
-		return *ret_now ? word_with(word, SLOT_FREEING)
+		return *ret_now ? arena_word_move(word, SLOT_FREEING)
 				: word | WORD_DOOMED;
 	case SLOT_RESERVED:
 		*ret_now = (word & WORD_PINS) == 1;
-		return *ret_now ? word_with(word - 1, SLOT_FREEING)
+		return *ret_now ? arena_word_move(word - 1, SLOT_FREEING)
 				: (word - 1) | WORD_DOOMED;
 	default:
 		break;
 	}
-	/* What is free, in quarantine or being freed is nobody's to free. */
-	assert(word_state(word) == SLOT_LIVE);
-	return word;
+	*ret_now = true;
+	return arena_word_move(word, SLOT_FREEING); /* asserts */
 }
 
 void arena_free(struct arena *arena, slot_t slot)
@@ -167,7 +162,7 @@ void arena_quarantine(struct arena *arena, slot_t slot)
 	do {
 		assert(word_state(word) == SLOT_RESERVED && word & WORD_PINS);
 	} while (!atomic_compare_exchange_weak_explicit(
-		&state->word, &word, word_with(word, SLOT_QUARANTINED),
+		&state->word, &word, arena_word_move(word, SLOT_QUARANTINED),
 		memory_order_acq_rel, memory_order_relaxed));
 	pthread_mutex_lock(&arena->lock);
 	arena->quarantined_bytes += region_of(arena, slot)->slot_bytes;
@@ -186,7 +181,7 @@ void arena_quarantine_end(struct arena *arena, slot_t slot)
 	do {
 		assert(word_state(word) == SLOT_QUARANTINED);
 	} while (!atomic_compare_exchange_weak_explicit(
-		&state->word, &word, word_with(word, SLOT_RESERVED),
+		&state->word, &word, arena_word_move(word, SLOT_RESERVED),
 		memory_order_acq_rel, memory_order_relaxed));
 	arena_free(arena, slot);
 }

@@ -204,7 +204,7 @@ static void make_live(struct arena *arena, slot_t number, bool dirty)
 	struct arena_slot *slot = slot_at(arena, number);
 	struct arena_slot_header *header = slot_header(arena, number);
 	uint32_t flags = le32_get(header->flags);
-	uint64_t word = word_with(WORD_READY, SLOT_LIVE);
+	uint64_t word = arena_word_move(WORD_READY, SLOT_LIVE);
 
 	/* Survives a clean stop before its first use. */
 	if (arena->unclean && !(flags & ARENA_HEADER_UNVERIFIED)) {
@@ -260,10 +260,8 @@ static void sweep_region(struct arena *arena, struct arena_region *region)
 		if (atomic_load(&slot->word))
 			continue;
 		arena_header_free(arena, number);
-		atomic_store(&slot->word, word_with(0, SLOT_FREE));
-		slot->older = region->free_head;
-		region->free_head = i;
-		region->recycled++;
+		atomic_store(&slot->word, arena_word_move(0, SLOT_FREE));
+		arena_region_put_free(arena, region, number);
 	}
 	region->loaded = 0;
 	arena_class_place(region);

@@ -196,6 +196,44 @@ int arena_region_clean(struct arena *arena, struct arena_region *region)
 	return rc ? rc : rc2;
 }
 
+/* ---- recycled slots ---- */
+
+void arena_region_put_free(struct arena *arena, struct arena_region *region,
+			   slot_t number)
+{
+	struct arena_slot *slot = slot_at(arena, number);
+	uint32_t index = slot_index(number);
+	bool ready = atomic_load_explicit(&slot->word, memory_order_relaxed) &
+		     WORD_READY;
+
+	/* Where the file system is full, what it gave us before goes first. */
+	if (ready || !region->recycled) {
+		slot->older = region->free_head;
+		region->free_head = index;
+		if (!region->recycled)
+			region->free_tail = index;
+	} else {
+		slot->older = UINT32_MAX;
+		slot_at(arena, slot_number(region->index, region->free_tail))
+			->older = index;
+		region->free_tail = index;
+	}
+	region->recycled++;
+	if (ready)
+		arena_class_place(region);
+	else
+		arena_class_place_last(region);
+}
+
+slot_t arena_region_take_free(struct arena *arena, struct arena_region *region)
+{
+	slot_t number = slot_number(region->index, region->free_head);
+
+	region->free_head = slot_at(arena, number)->older;
+	region->recycled--;
+	return number;
+}
+
 /* ---- a region gets a class ---- */
 
 static bool grow_candidate(const struct arena_region *region,
