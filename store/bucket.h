@@ -37,7 +37,7 @@ struct buckets_config {
 	uint64_t cap_bytes;	/* 0: percent decides */
 	unsigned cap_percent;	/* of the file system; default 90 */
 	uint64_t reserve_bytes; /* left to others; 0: 5% of the file system */
-	uint64_t node;		/* this node's id, for record headers */
+	uint64_t node; /* this node's id; 0: DIR's, or a random one if new */
 };
 
 /* Where a chunk's bytes are: data_offset is that of the bytes, not of the
@@ -78,22 +78,27 @@ int buckets_open(const struct buckets_config *config, struct buckets **ret,
 	char *ret_reason);
 /* Seals nothing: the open bucket is continued at the next start. */
 void buckets_close(struct buckets *buckets);
+/* The node's id, as DIR knows it. */
+uint64_t buckets_node(const struct buckets *buckets);
 
 /* Appends records as one batch (large aligned writes, never one a record);
  * fills in each place.  Blocks until written, at most until deadline_ns.
- * Seals a full bucket (footer, then a new file).  0, -ENOSPC (file system
- * full, or cap reached: caller drops a bucket and tries again), -EIO,
- * -ETIMEDOUT: nothing of the batch counts then. */
+ * Seals a full bucket (footer, then a new file); the footer has a deadline of
+ * its own.  0, -ENOSPC (file system full, or cap reached: caller drops a bucket
+ * and tries again), -EIO, -ETIMEDOUT: nothing of the batch counts then.  After
+ * -ETIMEDOUT the disk may still read from the records' data for a while; what
+ * it writes then is cut off and never read. */
 int bucket_append(struct buckets *buckets, struct bucket_record *records,
 	unsigned count, uint64_t deadline_ns);
-/* Everything appended is on stable storage: 0 or -errno. */
+/* Everything appended is on stable storage: 0 or -errno (then the next call
+ * tries all of it again). */
 int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
 
 /* Reads place.len_bytes rounded up to 4 KiB into data (4 KiB-aligned, with
  * that much room).  `done` and `settled` as in io.h; res < len_bytes means a
  * bucket cut short.  The bytes are not checked here.  `request` needs only
- * done, settled, arg and deadline_ns set.  BUCKET_GONE: not submitted, no
- * callback; 0: it will be called. */
+ * done, settled, arg and deadline_ns set.  0: it will be called; BUCKET_GONE or
+ * -errno (the file can't be opened): not submitted, no callback. */
 int bucket_read(struct buckets *buckets, const struct bucket_place *place,
 	void *data, struct io_request *request);
 
@@ -106,14 +111,16 @@ void bucket_touch(struct buckets *buckets, const struct bucket_place *place);
 /* Room: 0 when `bytes` more may be written under the cap as it stands now
  * (worked out again as others fill the disk), else how many bytes must go. */
 uint64_t bucket_excess(struct buckets *buckets, uint64_t bytes);
-/* The sealed bucket to drop next (fewest live bytes, then coldest): 0, or
- * -ENOENT. */
+/* The sealed bucket to drop next (fewest live bytes, in eighths of the bucket;
+ * then coldest): 0, or -ENOENT. */
 int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket);
 /* Removes a bucket's file; reads in flight finish.  The caller has dropped
- * its places from the index (bucket_scan() lists them). */
+ * its places from the index (bucket_scan() lists them), and has written again
+ * what it still needs of the bucket's journals.  -EBUSY: records are appended
+ * to it. */
 int bucket_drop(struct buckets *buckets, uint32_t bucket);
-/* Live bytes as the index knows them: set once at start, after a scan of the
- * index. */
+/* Live bytes as the index knows them (each chunk's, rounded up to 4 KiB): set
+ * once at start, after a scan of the index; until then all counts as live. */
 void bucket_set_live(
 	struct buckets *buckets, uint32_t bucket, uint64_t live_bytes);
 

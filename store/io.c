@@ -182,6 +182,8 @@ static void finish(struct io *io, struct io_request *request, int64_t res)
 	case IO_SYNC:
 		io->stats.syncs++;
 		break;
+	case IO_ALLOCATE:
+		break;
 	}
 	pthread_mutex_unlock(&io->lock);
 	answer(request, res);
@@ -229,18 +231,23 @@ static int64_t inject(const struct io_request *request, int64_t res)
 	case IO_SYNC:
 		error = fault_point("io.sync");
 		break;
+	case IO_ALLOCATE:
+		error = fault_point("io.allocate");
+		break;
 	}
 	return error ? error : res;
 }
 
 static uint64_t injected_delay_ns(const struct io_request *request)
 {
-	const char *name = "io.sync.late";
+	const char *name = "io.write.late";
 
 	if (request->operation == IO_READ)
 		name = "io.read.late";
-	else if (request->operation != IO_SYNC)
-		name = "io.write.late";
+	else if (request->operation == IO_SYNC)
+		name = "io.sync.late";
+	else if (request->operation == IO_ALLOCATE)
+		return 0;
 	return (uint64_t)-fault_point(name) * CLOCK_NS_PER_MS;
 }
 
@@ -284,7 +291,8 @@ static void complete(struct io *io, struct io_request *request)
 			return;
 		}
 	}
-	if (res < 0 || request->operation == IO_SYNC)
+	if (res < 0 || request->operation == IO_SYNC ||
+		request->operation == IO_ALLOCATE)
 		finish(io, request, res);
 	else
 		complete_part(io, request, res);

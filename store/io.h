@@ -35,7 +35,8 @@ enum io_operation {
 	IO_READ,
 	IO_WRITE,
 	IO_WRITE_VECTOR,
-	IO_SYNC
+	IO_SYNC,
+	IO_ALLOCATE, /* room for a write, so that it only moves bytes */
 };
 #define IO_VECTOR_MAX 1024 /* what the kernel takes */
 
@@ -103,7 +104,9 @@ void io_close(struct io *io);
  * the rest plain buffers.  Failing (EINVAL for ranges of several files on
  * kernels before 6.18, ENOMEM under a small memlock limit) is no error: one
  * warning says the limit, the need and the command that raises it.  Replaces
- * what was registered before.  Returns how many ranges are registered. */
+ * what was registered before.  Returns how many ranges are registered.  Waits
+ * for the ring's thread, which moves nothing while it pins (50 ms a GiB): not
+ * from a callback. */
 struct io_range {
 	void *start;
 	size_t len_bytes;

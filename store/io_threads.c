@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -46,6 +47,9 @@ static int64_t move(const struct io_request *request)
 		break;
 	case IO_SYNC:
 		n = fdatasync(request->fd);
+		break;
+	case IO_ALLOCATE:
+		n = fallocate(request->fd, 0, offset, (off_t)len);
 		break;
 	}
 	return n < 0 ? -errno : n;

@@ -511,13 +511,13 @@ static void writes_leave_room_for_a_read(void **state)
 static void closing_waits_for_what_was_submitted(void **state)
 {
 	struct fixture f = begin(state, 2);
-	char *data = buffer(4096, 12);
+	char *data = buffer(10 * 4096, 12);
 	struct item *items[10];
 
 	transfer(f.io, IO_WRITE, f.fd, data, 4096, 0);
 	fault_arm_periodic("io.read.late", 1, 20);
 	for (int i = 0; i < 10; i++) {
-		items[i] = item_new(IO_READ, f.fd, data, 4096, 0);
+		items[i] = item_new(IO_READ, f.fd, data + i * 4096, 4096, 0);
 		submit(f.io, items[i]);
 	}
 	end(&f);
