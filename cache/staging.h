@@ -66,8 +66,8 @@ int cache_stage_join(struct cache_staging *staging, unsigned flags,
 int cache_stage_anonymous(struct cache *cache, uint64_t dir,
 			  const struct cache_creator *creator, pid_t process,
 			  struct cache_writer **ret);
-int cache_stage_link(struct cache_staging *staging,
-		     const struct cache_name *to, struct cache_found *ret);
+int cache_stage_link(struct cache_staging *staging, const struct cache_name *to,
+		     struct cache_found *ret);
 
 struct cache_staging *cache_writer_staging(struct cache_writer *writer);
 void cache_staging_ref(struct cache_staging *staging);
@@ -75,8 +75,8 @@ void cache_staging_put(struct cache_staging *staging);
 
 /* Attributes as they are now; its name, or false when it has none (unlinked,
  * anonymous).  ret_name has room for NAME_MAX_BYTES + 1. */
-void cache_staging_entry(struct cache_staging *staging,
-			 struct meta_entry *ret, uint32_t *ret_links);
+void cache_staging_entry(struct cache_staging *staging, struct meta_entry *ret,
+			 uint32_t *ret_links);
 bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 			char *ret_name, size_t *ret_len);
 /* Any process that has a writable handle. */
@@ -93,8 +93,8 @@ void cache_stage_read(struct cache_writer *writer, uint64_t offset,
 int cache_stage_truncate(struct cache_staging *staging, uint64_t size_bytes);
 /* mode as fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others
  * -EOPNOTSUPP. */
-int cache_stage_allocate(struct cache_writer *writer, int mode,
-			 uint64_t offset, uint64_t len_bytes);
+int cache_stage_allocate(struct cache_writer *writer, int mode, uint64_t offset,
+			 uint64_t len_bytes);
 off_t cache_stage_seek(struct cache_writer *writer, off_t offset, int whence);
 int cache_stage_set_attributes(struct cache_staging *staging, unsigned which,
 			       const struct meta_entry *values);

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/stage.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/lib/clock.h"
+
+/* The version below can't be shared (any more): chunks are copied first. */
+#define COMMIT_DETACH 1
+
+/* One commit; everything in it belongs to its thread. */
+struct commit {
+	struct cache_staging *staging;
+	struct cache *cache;
+	struct meta_txn *txn;
+	struct cache_name name;
+	bool there; /* the name leads to `before` */
+	struct meta_entry before;
+	struct meta_entry entry;
+	bool in_memory; /* there are chunks that a bucket doesn't have yet */
+	struct cache_garbage garbage;
+};
+
+/* ---- chunk rows ---- */
+
+/* The row of the version below at that index, in whichever tier. */
+static bool base_row(struct commit *commit, uint32_t index, uint32_t *ret_len)
+{
+	const struct cache_staging *staging = commit->staging;
+	struct meta_chunk row;
+
+	for (int tier = META_MEMORY; tier <= META_DISK; tier++) {
+		if (tier == META_DISK && !commit->cache->buckets)
+			break;
+		if (meta_chunk_get(commit->txn, (enum meta_tier)tier,
+				   staging->base.object, index,
+				   staging->base.version.clock, &row) == 0) {
+			*ret_len = row.len_bytes;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The row that was counted so far is not the page's any more. */
+static void uncount(struct commit *commit, uint32_t index)
+{
+	uint32_t len;
+
+	if (!commit->staging->has_base ||
+	    index >= stage_chunks_of(commit->staging,
+				     commit->staging->base.size_bytes) ||
+	    !base_row(commit, index, &len))
+		return;
+	commit->entry.chunks--;
+	commit->entry.stored_bytes -= len;
+}
+
+static int put_row(struct commit *commit, struct stage_chunk *chunk)
+{
+	struct meta_chunk row = {
+		.id = stage_chunk_id(commit->staging, chunk),
+		.len_bytes = stage_chunk_len(chunk),
+		.slot = chunk->slot,
+		.bucket = chunk->place.bucket,
+		.data_block = chunk->place.data_block,
+		.checksums = chunk->sums,
+	};
+	int error;
+
+	assert(row.id.object == commit->entry.object);
+	if (chunk->state == STAGE_SPILLED) {
+		error = meta_bucket_add(commit->txn, chunk->place.bucket,
+					(int64_t)round_up_block(row.len_bytes));
+		return error ? error
+			     : meta_chunk_put(commit->txn, META_DISK, &row);
+	}
+	commit->in_memory = true;
+	return meta_chunk_put(commit->txn, META_MEMORY, &row);
+}
+
+static int put_chunks(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < staging->chunk_count; i++) {
+		struct stage_chunk *chunk = staging->chunks[i];
+
+		uncount(commit, chunk->index);
+		commit->entry.chunks++;
+		commit->entry.stored_bytes += stage_chunk_len(chunk);
+		error = put_row(commit, chunk);
+		if (!error && staging->has_base)
+			error = cache_chunk_supersede(
+				commit->cache, commit->txn,
+				staging->entry.object, chunk->index,
+				chunk->version.clock, &commit->garbage);
+	}
+	return error;
+}
+
+/* Chunks of the version below that a truncate has cut off. */
+static int drop_cut(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	uint32_t end = stage_chunks_of(staging, staging->base.size_bytes);
+	int error = 0;
+
+	if (!staging->has_base)
+		return 0;
+	for (uint32_t index = stage_chunks_of(staging, staging->base_limit);
+	     !error && index < end; index++) {
+		if (stage_chunk_find(staging, index))
+			continue;
+		uncount(commit, index);
+		error = cache_chunk_supersede(
+			commit->cache, commit->txn, staging->base.object, index,
+			commit->entry.version.clock, &commit->garbage);
+	}
+	return error;
+}
+
+/* ---- holes over old rows ---- */
+
+struct leftovers {
+	uint32_t *indexes;
+	size_t count, room;
+	uint32_t end;
+	int error;
+};
+
+static int note_leftover(void *arg, const struct meta_chunk *row)
+{
+	struct leftovers *left = arg;
+
+	if (row->id.index >= left->end)
+		return 1;
+	if (left->count && left->indexes[left->count - 1] == row->id.index)
+		return 0;
+	if (left->count == left->room) {
+		size_t room = left->room ? 2 * left->room : 64;
+		uint32_t *more = realloc(left->indexes, room * sizeof(*more));
+
+		if (!more) {
+			left->error = -ENOMEM;
+			return 1;
+		}
+		left->indexes = more;
+		left->room = room;
+	}
+	left->indexes[left->count++] = row->id.index;
+	return 0;
+}
+
+/*
+ * A page at a version is, for each index, the newest row that is not newer:
+ * so a hole above a row of an older version (cut off, and the page grew
+ * again) needs a row of its own, a short chunk of zeroes.
+ */
+static int cover_leftovers(struct cache_staging *staging, uint64_t deadline_ns)
+{
+	struct leftovers left = {
+		.end = stage_chunks_of(staging, staging->entry.size_bytes)};
+	uint32_t first = stage_chunks_of(staging, staging->base_limit);
+	struct meta_txn *txn;
+	int error;
+
+	if (!staging->has_base || first >= left.end)
+		return 0;
+	error = meta_begin_read(staging->cache->meta, &txn);
+	if (error)
+		return error;
+	for (int tier = META_MEMORY; tier <= META_DISK; tier++)
+		if (tier == META_MEMORY || staging->cache->buckets)
+			meta_chunk_each(txn, (enum meta_tier)tier,
+					staging->base.object, first,
+					note_leftover, &left);
+	meta_abort(txn);
+	error = left.error;
+	for (size_t i = 0; !error && i < left.count; i++)
+		if (!stage_chunk_find(staging, left.indexes[i]))
+			error = stage_write_piece(staging, left.indexes[i], 0,
+						  NULL, 1, deadline_ns);
+	free(left.indexes);
+	return error;
+}
+
+/* ---- the transaction ---- */
+
+/* What the name leads to now, and whether our chunks may stand beside that
+ * object's. */
+static int look_before(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	struct meta_object row;
+	int outcome =
+		meta_name_get(commit->txn, commit->name.dir, commit->name.name,
+			      commit->name.len, &commit->before);
+
+	if (outcome < 0)
+		return outcome;
+	commit->there = outcome == 0;
+	if (commit->there && commit->before.type != META_FILE)
+		return -EISDIR;
+	if (!staging->has_base)
+		return 0;
+	if (!commit->there || commit->before.object != staging->base.object)
+		return COMMIT_DETACH;
+	outcome = meta_object_get(commit->txn, staging->base.object, &row);
+	if (outcome < 0)
+		return outcome;
+	return outcome == 0 && row.links > 1 ? COMMIT_DETACH : 0;
+}
+
+static void make_entry(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	const struct meta_entry *before = &commit->before;
+	uint64_t committed;
+
+	pthread_mutex_lock(&staging->info_lock);
+	commit->entry = staging->entry;
+	committed = staging->committed;
+	pthread_mutex_unlock(&staging->info_lock);
+	commit->entry.version = cache_next_version(commit->cache);
+	commit->entry.flags = 0;
+	commit->entry.chunks = 0;
+	commit->entry.stored_bytes = 0;
+	if (staging->has_base) {
+		commit->entry.chunks = before->chunks;
+		commit->entry.stored_bytes = before->stored_bytes;
+	}
+	/* Attributes of a committed page are changed in its entry. */
+	if (commit->there && before->object == committed) {
+		commit->entry.mode = before->mode;
+		commit->entry.uid = before->uid;
+		commit->entry.gid = before->gid;
+		commit->entry.atime_ns = before->atime_ns;
+	}
+	if (!commit->entry.successor)
+		commit->entry.successor = stage_successor(
+			commit->cache->stagings, staging->creator);
+}
+
+static int put_attributes(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	uint64_t object = commit->entry.object;
+	int error = 0;
+
+	if (commit->there && commit->before.object == staging->committed &&
+	    commit->before.object != object)
+		error = meta_attr_copy(commit->txn, commit->before.object,
+				       object);
+	list_for_each (node, &staging->xattrs) {
+		const struct stage_xattr *xattr =
+			list_entry(node, struct stage_xattr, node);
+
+		if (!error)
+			error = meta_attr_put(commit->txn, object, xattr->name,
+					      strlen(xattr->name), xattr->value,
+					      xattr->len);
+	}
+	return error;
+}
+
+/* The fact of a page travels with the last chunk that is still to be written;
+ * where there is none, it goes to the journal. */
+static int queue_fact(struct commit *commit)
+{
+	struct meta_pending pending = {
+		.clock = commit->entry.version.clock,
+		.kind = META_PENDING_PAGE,
+		.object = commit->entry.object,
+	};
+
+	if (!commit->cache->buckets)
+		return 0;
+	if (!commit->in_memory)
+		return cache_fact_set(commit->cache, commit->txn, &commit->name,
+				      &commit->entry);
+	return meta_pending_put(commit->txn, &pending);
+}
+
+/* What we hold is the version below, or (clock 0) nothing yet. */
+static void hold_moves(struct commit *commit, bool forward)
+{
+	const struct cache_staging *staging = commit->staging;
+	uint64_t below = staging->has_base ? staging->base.version.clock : 0;
+	uint64_t now = commit->entry.version.clock;
+
+	if (now)
+		pages_hold_move(commit->cache->pages, commit->entry.object,
+				forward ? below : now, forward ? now : below);
+}
+
+static int fill_transaction(struct commit *commit)
+{
+	int error = look_before(commit);
+
+	if (error)
+		return error;
+	make_entry(commit);
+	hold_moves(commit, true);
+	error = put_chunks(commit);
+	if (!error)
+		error = drop_cut(commit);
+	if (!error)
+		error = put_attributes(commit);
+	if (!error)
+		error = cache_name_put(commit->cache, commit->txn,
+				       &commit->name, &commit->entry,
+				       &commit->garbage);
+	return error ? error : queue_fact(commit);
+}
+
+/* Memory's environment is committed first: the rows may be there although the
+ * transaction failed. */
+static void mark_tried(struct cache_staging *staging)
+{
+	for (size_t i = 0; i < staging->chunk_count; i++)
+		staging->chunks[i]->tried = true;
+}
+
+static int transact_held(struct commit *commit)
+{
+	int error = meta_begin_write(commit->cache->meta, &commit->txn);
+
+	if (error)
+		return error;
+	error = fill_transaction(commit);
+	if (error) {
+		meta_abort(commit->txn);
+	} else {
+		error = cache_commit(commit->cache, commit->txn);
+		if (error)
+			mark_tried(commit->staging);
+	}
+	if (error)
+		hold_moves(commit, false);
+	return error;
+}
+
+/* Under names_lock, so that the name stays ours. */
+static int transact(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	struct pages *pages = commit->cache->pages;
+	uint64_t object = staging->entry.object;
+	int error = 0;
+
+	if (!staging->has_base)
+		error = pages_hold(pages, object, 0);
+	if (error)
+		return error;
+	error = transact_held(commit);
+	if (error && !staging->has_base)
+		pages_release(pages, object, 0);
+	return error;
+}
+
+/* ---- after it ---- */
+
+/* The chunks are the committed version's now. */
+static void let_go(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+
+	for (size_t i = 0; i < staging->chunk_count; i++) {
+		struct stage_chunk *chunk = staging->chunks[i];
+
+		if (chunk->state == STAGE_SEALED)
+			arena_unpin(commit->cache->arena, chunk->slot);
+		free(chunk);
+	}
+	staging->chunk_count = 0;
+}
+
+static void after_commit(struct commit *commit)
+{
+	struct cache_staging *staging = commit->staging;
+	struct cache *cache = commit->cache;
+
+	pthread_mutex_lock(&staging->info_lock);
+	staging->entry = commit->entry;
+	staging->committed = commit->entry.object;
+	stage_free_xattrs(staging);
+	pthread_mutex_unlock(&staging->info_lock);
+	staging->has_base = true;
+	staging->base = commit->entry;
+	staging->base_limit = commit->entry.size_bytes;
+	staging->dirty = false;
+	staging->sized = false;
+	staging->patched = false;
+	stage_hint_set(cache->stagings, staging->home,
+		       commit->entry.size_bytes);
+	negative_remove(cache->negative,
+			negative_key(commit->name.dir, commit->name.name,
+				     commit->name.len));
+	cache_garbage_free(cache, &commit->garbage);
+	CACHE_COUNT(cache, commits, 1);
+	CACHE_COUNT(cache, bytes_committed, commit->entry.size_bytes);
+}
+
+static void forget_wrote(struct cache_staging *staging)
+{
+	list_for_each (node, &staging->handles)
+		list_entry(node, struct cache_writer, node)->wrote = false;
+}
+
+/* One try: 0, COMMIT_DETACH, -errno; *ret_done: a version was made. */
+static int try_commit(struct cache_staging *staging, bool *ret_done)
+{
+	struct stagings *stagings = staging->cache->stagings;
+	struct commit commit = {.staging = staging, .cache = staging->cache};
+	bool named;
+	int error = 0;
+
+	pthread_mutex_lock(&stagings->names_lock);
+	pthread_mutex_lock(&stagings->table_lock);
+	named = stage_name_get(staging, &commit.name);
+	pthread_mutex_unlock(&stagings->table_lock);
+	if (named)
+		error = transact(&commit);
+	if (named && error) {
+		cache_garbage_drop(&commit.garbage);
+	} else if (named) {
+		let_go(&commit);
+		after_commit(&commit);
+		pthread_mutex_lock(&stagings->table_lock);
+		forget_wrote(staging);
+		pthread_mutex_unlock(&stagings->table_lock);
+		*ret_done = true;
+	}
+	pthread_mutex_unlock(&stagings->names_lock);
+	return error;
+}
+
+void stage_forget_rows(struct cache_staging *staging,
+		       const struct stage_chunk *chunk)
+{
+	struct chunk_id id = stage_chunk_id(staging, chunk);
+	struct meta_txn *txn;
+
+	if (meta_begin_write(staging->cache->meta, &txn))
+		return;
+	if (meta_chunk_del(txn, META_MEMORY, &id) == 0)
+		cache_commit(staging->cache, txn);
+	else
+		meta_abort(txn);
+}
+
+static bool has_name(struct cache_staging *staging)
+{
+	struct stagings *stagings = staging->cache->stagings;
+	struct cache_name name;
+	bool named;
+
+	pthread_mutex_lock(&stagings->table_lock);
+	named = stage_name_get(staging, &name);
+	pthread_mutex_unlock(&stagings->table_lock);
+	return named;
+}
+
+int stage_commit(struct cache_staging *staging, bool *ret_committed)
+{
+	uint64_t deadline = clock_deadline_ns(staging->staged_bytes);
+	int error;
+
+	*ret_committed = false;
+	if (!staging->dirty || staging->broken || !has_name(staging))
+		return 0;
+	error = cover_leftovers(staging, deadline);
+	if (!error)
+		error = stage_seal(staging, deadline);
+	if (!error)
+		error = try_commit(staging, ret_committed);
+	if (error == COMMIT_DETACH) {
+		error = stage_recut(staging, staging->entry.chunk_shift,
+				    deadline);
+		if (!error)
+			error = stage_seal(staging, deadline);
+		if (!error)
+			error = try_commit(staging, ret_committed);
+	}
+	assert(error <= 0);
+	if (*ret_committed)
+		writeback_kick(staging->cache->writeback, false);
+	return error;
+}

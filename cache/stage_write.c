@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/stage.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tools/lib/clock.h"
+
+int stage_write_piece(struct cache_staging *staging, uint32_t index,
+		      uint32_t from, const void *data, uint32_t len_bytes,
+		      uint64_t deadline_ns)
+{
+	struct stage_chunk *chunk;
+	uint8_t *slot;
+	int error = stage_chunk_open(staging, index, from + len_bytes,
+				     len_bytes, deadline_ns, &chunk);
+
+	if (error)
+		return error;
+	error = stage_chunk_prepare(staging, chunk, deadline_ns);
+	if (error)
+		return error;
+	slot = (uint8_t *)stage_chunk_data(staging, chunk) + from;
+	if (data)
+		memcpy(slot, data, len_bytes);
+	else
+		memset(slot, 0, len_bytes);
+	stage_chunk_written(staging, chunk, from, from + len_bytes);
+	return 0;
+}
+
+static ssize_t write_at(struct cache_staging *staging, const uint8_t *data,
+			size_t len_bytes, uint64_t offset)
+{
+	uint64_t deadline = clock_deadline_ns(len_bytes);
+	size_t done = 0;
+	int error = stage_recut_sparse(staging, offset, deadline);
+
+	if (!error)
+		error = stage_recut_checkpointed(staging, deadline);
+	while (!error && done < len_bytes) {
+		uint64_t whole = stage_chunk_bytes(staging);
+		uint32_t from = (uint32_t)((offset + done) & (whole - 1));
+		uint32_t piece =
+			(uint32_t)stage_min(whole - from, len_bytes - done);
+		uint32_t index = (uint32_t)((offset + done) >>
+					    staging->entry.chunk_shift);
+
+		error = stage_write_piece(staging, index, from, data + done,
+					  piece, deadline);
+		if (!error)
+			done += piece;
+	}
+	return done ? (ssize_t)done : error;
+}
+
+static void mark_written(struct cache_writer *writer)
+{
+	struct stagings *stagings = writer->staging->cache->stagings;
+
+	pthread_mutex_lock(&stagings->table_lock);
+	writer->flushed = false;
+	writer->wrote = true;
+	pthread_mutex_unlock(&stagings->table_lock);
+}
+
+ssize_t cache_stage_write(struct cache_writer *writer, const void *data,
+			  size_t len_bytes, uint64_t *offset)
+{
+	struct cache_staging *staging = writer->staging;
+	ssize_t done;
+
+	if (writer->peek)
+		return -EBADF;
+	mark_written(writer);
+	pthread_mutex_lock(&staging->lock);
+	if (writer->append)
+		*offset = stage_size(staging);
+	if (*offset > PAGE_MAX_BYTES || len_bytes > PAGE_MAX_BYTES - *offset) {
+		pthread_mutex_unlock(&staging->lock);
+		return -EFBIG;
+	}
+	done = write_at(staging, data, len_bytes, *offset);
+	if (done > 0) {
+		uint64_t end = *offset + (uint64_t)done;
+
+		stage_dirty(staging);
+		stage_set_size(staging, stage_max(stage_size(staging), end));
+		stage_touch(staging);
+	}
+	pthread_mutex_unlock(&staging->lock);
+	return done;
+}
