@@ -16,8 +16,8 @@ struct attr_key {
 	size_t len;
 };
 
-static int attr_key_set(
-	struct attr_key *key, uint64_t object, const char *name, size_t len)
+static int attr_key_set(struct attr_key *key, uint64_t object, const char *name,
+			size_t len)
 {
 	if (len > NAME_MAX_BYTES)
 		return -ERANGE;
@@ -29,7 +29,7 @@ static int attr_key_set(
 }
 
 int meta_attr_get(struct meta_txn *txn, uint64_t object, const char *name,
-	size_t name_len, const void **ret_value, size_t *ret_len)
+		  size_t name_len, const void **ret_value, size_t *ret_len)
 {
 	struct attr_key key;
 	MDB_val value;
@@ -37,7 +37,7 @@ int meta_attr_get(struct meta_txn *txn, uint64_t object, const char *name,
 
 	if (rc == 0)
 		rc = db_get(txn, txn->meta->home, TABLE_ATTRS, key.bytes,
-			key.len, &value);
+			    key.len, &value);
 	if (rc != 0)
 		return rc;
 	*ret_value = value.mv_data;
@@ -46,7 +46,7 @@ int meta_attr_get(struct meta_txn *txn, uint64_t object, const char *name,
 }
 
 int meta_attr_put(struct meta_txn *txn, uint64_t object, const char *name,
-	size_t name_len, const void *bytes, size_t len)
+		  size_t name_len, const void *bytes, size_t len)
 {
 	MDB_val value = {.mv_size = len, .mv_data = (void *)(uintptr_t)bytes};
 	struct attr_key key;
@@ -56,12 +56,12 @@ int meta_attr_put(struct meta_txn *txn, uint64_t object, const char *name,
 		return rc;
 	if (len > XATTR_MAX_BYTES)
 		return -E2BIG;
-	return db_append(
-		txn, txn->meta->home, TABLE_ATTRS, key.bytes, key.len, &value);
+	return db_append(txn, txn->meta->home, TABLE_ATTRS, key.bytes, key.len,
+			 &value);
 }
 
 int meta_attr_del(struct meta_txn *txn, uint64_t object, const char *name,
-	size_t name_len)
+		  size_t name_len)
 {
 	struct attr_key key;
 	int rc = attr_key_set(&key, object, name, name_len);
@@ -73,7 +73,7 @@ int meta_attr_del(struct meta_txn *txn, uint64_t object, const char *name,
 
 struct attr_walk {
 	int (*each)(void *arg, const char *name, size_t name_len,
-		const void *value, size_t len);
+		    const void *value, size_t len);
 	void *arg;
 };
 
@@ -86,41 +86,42 @@ static int attr_row(void *arg, const MDB_val *key, const MDB_val *value)
 		return 0;
 	}
 	return walk->each(walk->arg, (const char *)key->mv_data + ATTR_KEY_HEAD,
-		key->mv_size - ATTR_KEY_HEAD, value->mv_data, value->mv_size);
+			  key->mv_size - ATTR_KEY_HEAD, value->mv_data,
+			  value->mv_size);
 }
 
 int meta_attr_each(struct meta_txn *txn, uint64_t object,
-	int (*each)(void *arg, const char *name, size_t name_len,
-		const void *value, size_t len),
-	void *arg)
+		   int (*each)(void *arg, const char *name, size_t name_len,
+			       const void *value, size_t len),
+		   void *arg)
 {
 	struct attr_walk walk = {.each = each, .arg = arg};
 	uint8_t from[ATTR_KEY_HEAD];
 
 	key_put64(from, object);
 	return db_each(txn, txn->meta->home, TABLE_ATTRS, from, sizeof(from),
-		sizeof(from), attr_row, &walk);
+		       sizeof(from), attr_row, &walk);
 }
 
 /* The first row of the object with a key greater than `after`. */
 static int attr_next(struct meta_txn *txn, const struct attr_key *after,
-	struct attr_key *ret_key, MDB_val *ret_value)
+		     struct attr_key *ret_key, MDB_val *ret_value)
 {
 	enum meta_tier home = txn->meta->home;
 	MDB_val key = {.mv_size = after->len,
-		.mv_data = (void *)(uintptr_t)after->bytes};
+		       .mv_data = (void *)(uintptr_t)after->bytes};
 	MDB_cursor *cursor;
 	int rc = db_cursor(txn, home, TABLE_ATTRS, &cursor);
 
 	if (rc == 0)
 		rc = db_seek(txn, home, cursor, &key, ret_value, MDB_SET_RANGE);
 	if (rc == 0 && key.mv_size == after->len &&
-		memcmp(key.mv_data, after->bytes, after->len) == 0)
+	    memcmp(key.mv_data, after->bytes, after->len) == 0)
 		rc = db_seek(txn, home, cursor, &key, ret_value, MDB_NEXT);
 	if (rc != 0)
 		return rc;
 	if (key.mv_size < ATTR_KEY_HEAD || key.mv_size > ATTR_KEY_MAX ||
-		memcmp(key.mv_data, after->bytes, ATTR_KEY_HEAD) != 0)
+	    memcmp(key.mv_data, after->bytes, ATTR_KEY_HEAD) != 0)
 		return META_ABSENT;
 	memcpy(ret_key->bytes, key.mv_data, key.mv_size);
 	ret_key->len = key.mv_size;
@@ -147,7 +148,7 @@ int meta_attr_del_all(struct meta_txn *txn, uint64_t object)
 		if (rc < 0)
 			return rc;
 		if (key.mv_size < sizeof(from) ||
-			memcmp(key.mv_data, from, sizeof(from)) != 0)
+		    memcmp(key.mv_data, from, sizeof(from)) != 0)
 			return 0;
 		rc = db_cursor_del(txn, home, cursor);
 		if (rc < 0)
@@ -167,8 +168,8 @@ int meta_attr_copy(struct meta_txn *txn, uint64_t from, uint64_t to)
 		return -ENOMEM;
 	/* A symlink's target first: its key is the bare object. */
 	attr_key_set(&key, from, NULL, 0);
-	rc = db_get(
-		txn, txn->meta->home, TABLE_ATTRS, key.bytes, key.len, &value);
+	rc = db_get(txn, txn->meta->home, TABLE_ATTRS, key.bytes, key.len,
+		    &value);
 	if (rc == META_ABSENT)
 		rc = attr_next(txn, &key, &key, &value);
 	while (rc == 0) {
@@ -176,7 +177,8 @@ int meta_attr_copy(struct meta_txn *txn, uint64_t from, uint64_t to)
 			db_bad_row(TABLE_ATTRS);
 		} else {
 			memcpy(buffer, value.mv_data, value.mv_size);
-			rc = meta_attr_put(txn, to,
+			rc = meta_attr_put(
+				txn, to,
 				(const char *)key.bytes + ATTR_KEY_HEAD,
 				key.len - ATTR_KEY_HEAD, buffer, value.mv_size);
 		}

@@ -30,7 +30,8 @@ static uint64_t live_after(uint32_t bucket, uint64_t live, int64_t bytes)
 		return live + (uint64_t)bytes;
 	if (live >= (uint64_t)-bytes)
 		return live - (uint64_t)-bytes;
-	log_limited(&limit, LOG_LEVEL_WARNING,
+	log_limited(
+		&limit, LOG_LEVEL_WARNING,
 		"index: bucket %u has fewer live bytes than were taken away "
 		"from it; counted as empty",
 		bucket);
@@ -76,7 +77,7 @@ static int bucket_row(void *arg, const MDB_val *key, const MDB_val *value)
 	uint64_t live;
 
 	if (key->mv_size != BUCKET_KEY_BYTES ||
-		bucket_decode(value, &live) < 0) {
+	    bucket_decode(value, &live) < 0) {
 		db_bad_row(TABLE_BUCKETS);
 		return 0;
 	}
@@ -84,10 +85,11 @@ static int bucket_row(void *arg, const MDB_val *key, const MDB_val *value)
 }
 
 int meta_bucket_each(struct meta_txn *txn,
-	int (*each)(void *arg, uint32_t bucket, uint64_t live), void *arg)
+		     int (*each)(void *arg, uint32_t bucket, uint64_t live),
+		     void *arg)
 {
 	struct bucket_walk walk = {.each = each, .arg = arg};
 
 	return db_each(txn, txn->meta->home, TABLE_BUCKETS, NULL, 0, 0,
-		bucket_row, &walk);
+		       bucket_row, &walk);
 }

@@ -35,7 +35,7 @@ static size_t check_count(uint32_t len_bytes)
 }
 
 static void chunk_key_set(uint8_t key[CHUNK_KEY_BYTES], uint64_t object,
-	uint32_t index, uint64_t clock)
+			  uint32_t index, uint64_t clock)
 {
 	key_put64(key, object);
 	key_put32(key + 8, index);
@@ -47,13 +47,13 @@ uint64_t meta_checksum(const struct meta_chunk *chunk, size_t block)
 	struct le64 v;
 
 	memcpy(&v, (const char *)chunk->checksums + block * sizeof(v),
-		sizeof(v));
+	       sizeof(v));
 	return le64_get(v);
 }
 
 /* The place goes into both fields: the tier says which one is meant. */
 int chunk_row_decode(const void *key, size_t key_len, const void *value,
-	size_t len, struct meta_chunk *ret)
+		     size_t len, struct meta_chunk *ret)
 {
 	const uint8_t *k = key;
 	struct chunk_bytes b;
@@ -64,14 +64,14 @@ int chunk_row_decode(const void *key, size_t key_len, const void *value,
 	memcpy(&b, value, sizeof(b));
 	len_bytes = le32_get(b.len_bytes);
 	if (len_bytes > CHUNK_LEN_MAX ||
-		len - sizeof(b) != check_count(len_bytes) * sizeof(struct le64))
+	    len - sizeof(b) != check_count(len_bytes) * sizeof(struct le64))
 		return -EBADMSG;
 
 	*ret = (struct meta_chunk){
 		.id = {.object = key_get64(k),
-			.index = key_get32(k + 8),
-			.version = {.clock = key_get64(k + 12),
-				.node = le64_get(b.node)}},
+		       .index = key_get32(k + 8),
+		       .version = {.clock = key_get64(k + 12),
+				   .node = le64_get(b.node)}},
 		.len_bytes = len_bytes,
 		.slot = le32_get(b.place),
 		.bucket = le32_get(b.place),
@@ -84,10 +84,10 @@ int chunk_row_decode(const void *key, size_t key_len, const void *value,
 }
 
 static int chunk_decode(enum meta_tier tier, const MDB_val *key,
-	const MDB_val *value, struct meta_chunk *ret)
+			const MDB_val *value, struct meta_chunk *ret)
 {
 	if (chunk_row_decode(key->mv_data, key->mv_size, value->mv_data,
-		    value->mv_size, ret) < 0) {
+			     value->mv_size, ret) < 0) {
 		db_bad_row(TABLE_CHUNKS);
 		return META_ABSENT;
 	}
@@ -104,7 +104,7 @@ static bool tier_is_missing(struct meta_txn *txn, enum meta_tier tier)
 }
 
 int meta_chunk_get(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
-	uint32_t index, uint64_t at_clock, struct meta_chunk *ret)
+		   uint32_t index, uint64_t at_clock, struct meta_chunk *ret)
 {
 	uint8_t wanted[CHUNK_KEY_BYTES];
 	MDB_val key = {.mv_size = sizeof(wanted), .mv_data = wanted};
@@ -119,8 +119,7 @@ int meta_chunk_get(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
 	if (rc < 0)
 		return rc;
 	rc = db_seek(txn, tier, cursor, &key, &value, MDB_SET_RANGE);
-	if (rc == 0 &&
-		(key.mv_size != sizeof(wanted) ||
+	if (rc == 0 && (key.mv_size != sizeof(wanted) ||
 			memcmp(key.mv_data, wanted, sizeof(wanted)) != 0))
 		rc = db_seek(txn, tier, cursor, &key, &value, MDB_PREV);
 	else if (rc == META_ABSENT)
@@ -128,13 +127,13 @@ int meta_chunk_get(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
 	if (rc != 0)
 		return rc;
 	if (key.mv_size < CHUNK_PREFIX_BYTES ||
-		memcmp(key.mv_data, wanted, CHUNK_PREFIX_BYTES) != 0)
+	    memcmp(key.mv_data, wanted, CHUNK_PREFIX_BYTES) != 0)
 		return META_ABSENT;
 	return chunk_decode(tier, &key, &value, ret);
 }
 
 int meta_chunk_put(struct meta_txn *txn, enum meta_tier tier,
-	const struct meta_chunk *chunk)
+		   const struct meta_chunk *chunk)
 {
 	uint8_t key[CHUNK_KEY_BYTES];
 	struct {
@@ -142,29 +141,34 @@ int meta_chunk_put(struct meta_txn *txn, enum meta_tier tier,
 		struct le64 checks[CHUNK_CHECKS_MAX];
 	} row;
 	size_t checks = check_count(chunk->len_bytes);
-	MDB_val value = {
-		.mv_size = sizeof(row.head) + checks * sizeof(row.checks[0]),
-		.mv_data = &row};
+	MDB_val value = {.mv_size = sizeof(row.head) +
+				    checks * sizeof(row.checks[0]),
+			 .mv_data = &row};
 
 	if (tier_is_missing(txn, tier) || chunk->len_bytes > CHUNK_LEN_MAX)
 		return -EINVAL;
 	row.head = (struct chunk_bytes){
 		.node = le64_put(chunk->id.version.node),
 		.len_bytes = le32_put(chunk->len_bytes),
-		.place = le32_put(
-			tier == META_MEMORY ? chunk->slot : chunk->bucket),
+		.place = le32_put(tier == META_MEMORY ? chunk->slot
+						      : chunk->bucket),
 		.data_block = le32_put(chunk->data_block),
 		.flags = le32_put(chunk->flags),
 	};
-	for (size_t i = 0; i < checks; i++)
-		row.checks[i] = le64_put(meta_checksum(chunk, i));
+	for (size_t i = 0; i < checks; i++) {
+		uint64_t v; /* of a get's row, perhaps: unaligned */
+
+		memcpy(&v, (const char *)chunk->checksums + i * sizeof(v),
+		       sizeof(v));
+		row.checks[i] = le64_put(v);
+	}
 	chunk_key_set(key, chunk->id.object, chunk->id.index,
-		chunk->id.version.clock);
+		      chunk->id.version.clock);
 	return db_append(txn, tier, TABLE_CHUNKS, key, sizeof(key), &value);
 }
 
-int meta_chunk_del(
-	struct meta_txn *txn, enum meta_tier tier, const struct chunk_id *id)
+int meta_chunk_del(struct meta_txn *txn, enum meta_tier tier,
+		   const struct chunk_id *id)
 {
 	uint8_t key[CHUNK_KEY_BYTES];
 
@@ -191,8 +195,9 @@ static int chunk_row(void *arg, const MDB_val *key, const MDB_val *value)
 }
 
 int meta_chunk_each(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
-	uint32_t first_index,
-	int (*each)(void *arg, const struct meta_chunk *chunk), void *arg)
+		    uint32_t first_index,
+		    int (*each)(void *arg, const struct meta_chunk *chunk),
+		    void *arg)
 {
 	struct chunk_walk walk = {.tier = tier, .each = each, .arg = arg};
 	uint8_t from[CHUNK_KEY_BYTES];
@@ -201,5 +206,5 @@ int meta_chunk_each(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
 		return 0;
 	chunk_key_set(from, object, first_index, 0);
 	return db_each(txn, tier, TABLE_CHUNKS, from, sizeof(from),
-		object == 0 ? 0 : sizeof(object), chunk_row, &walk);
+		       object == 0 ? 0 : sizeof(object), chunk_row, &walk);
 }

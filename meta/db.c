@@ -9,16 +9,11 @@
 #include "tools/lib/log.h"
 
 const char *const table_names[TABLES] = {
-	[TABLE_NAMES] = "names",
-	[TABLE_OBJECTS] = "objects",
-	[TABLE_CHUNKS] = "chunks",
-	[TABLE_ATTRS] = "attrs",
-	[TABLE_PENDING] = "pending",
-	[TABLE_ORPHANS] = "orphans",
-	[TABLE_TOMBS] = "tombs",
-	[TABLE_BUCKETS] = "buckets",
-	[TABLE_STASH] = "stash",
-	[TABLE_VALUES] = "values",
+	[TABLE_NAMES] = "names",     [TABLE_OBJECTS] = "objects",
+	[TABLE_CHUNKS] = "chunks",   [TABLE_ATTRS] = "attrs",
+	[TABLE_PENDING] = "pending", [TABLE_ORPHANS] = "orphans",
+	[TABLE_TOMBS] = "tombs",     [TABLE_BUCKETS] = "buckets",
+	[TABLE_STASH] = "stash",     [TABLE_VALUES] = "values",
 };
 
 /* LMDB asserts on damaged pages and aborts; the only way past that is to jump
@@ -150,15 +145,27 @@ void db_txn_abort(struct env *env, MDB_txn *mdb)
 	guard_leave(&guard);
 }
 
+/* Remembers the first failure: a write can't commit after it. */
 static int doomed(struct meta_txn *txn, int rc)
 {
-	if (rc < 0 && txn->write && txn->error == 0)
+	if (rc < 0 && txn->error == 0)
 		txn->error = rc;
 	return rc;
 }
 
+static int op_error(struct meta_txn *txn, enum meta_tier tier, int rc)
+{
+	struct env *env = &txn->meta->env[tier];
+
+	/* Where LMDB finds its table of tables damaged, it says no more than
+	 * that the transaction is in error. */
+	if (rc == MDB_BAD_TXN && txn->error == 0)
+		rc = MDB_CORRUPTED;
+	return doomed(txn, db_error(env, rc));
+}
+
 int db_get(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *ret)
+	   const void *key, size_t key_len, MDB_val *ret)
 {
 	struct env *env = &txn->meta->env[tier];
 	MDB_val k = {.mv_size = key_len, .mv_data = (void *)(uintptr_t)key};
@@ -175,11 +182,11 @@ int db_get(struct meta_txn *txn, enum meta_tier tier, enum table table,
 	}
 	rc = mdb_get(side->mdb, env->dbi[table], &k, ret);
 	guard_leave(&guard);
-	return db_error(env, rc);
+	return op_error(txn, tier, rc);
 }
 
 int db_put(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *value, unsigned flags)
+	   const void *key, size_t key_len, MDB_val *value, unsigned flags)
 {
 	struct env *env = &txn->meta->env[tier];
 	MDB_val k = {.mv_size = key_len, .mv_data = (void *)(uintptr_t)key};
@@ -198,11 +205,11 @@ int db_put(struct meta_txn *txn, enum meta_tier tier, enum table table,
 	}
 	rc = mdb_put(side->mdb, env->dbi[table], &k, value, flags);
 	guard_leave(&guard);
-	return doomed(txn, db_error(env, rc));
+	return op_error(txn, tier, rc);
 }
 
 int db_append(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *value)
+	      const void *key, size_t key_len, MDB_val *value)
 {
 	MDB_val copy = *value;
 	int rc = db_put(txn, tier, table, key, key_len, &copy, MDB_APPEND);
@@ -213,7 +220,7 @@ int db_append(struct meta_txn *txn, enum meta_tier tier, enum table table,
 }
 
 int db_del(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len)
+	   const void *key, size_t key_len)
 {
 	struct env *env = &txn->meta->env[tier];
 	MDB_val k = {.mv_size = key_len, .mv_data = (void *)(uintptr_t)key};
@@ -232,13 +239,15 @@ int db_del(struct meta_txn *txn, enum meta_tier tier, enum table table,
 	}
 	rc = mdb_del(side->mdb, env->dbi[table], &k, NULL);
 	guard_leave(&guard);
-	return doomed(txn, db_error(env, rc));
+	return op_error(txn, tier, rc);
 }
 
-int db_cursor_open(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	MDB_cursor **ret)
+/* Opens *cursor, or takes one of an earlier transaction into this one. */
+static int cursor_bind(struct meta_txn *txn, enum meta_tier tier,
+		       enum table table, MDB_cursor **cursor)
 {
 	struct env *env = &txn->meta->env[tier];
+	struct guard guard;
 	struct side *side;
 	int rc = txn_side(txn, tier, &side);
 
@@ -246,8 +255,24 @@ int db_cursor_open(struct meta_txn *txn, enum meta_tier tier, enum table table,
 		rc = fault_point("meta.cursor");
 	if (rc < 0)
 		return doomed(txn, rc);
-	return doomed(txn, db_error(env, mdb_cursor_open(side->mdb,
-						 env->dbi[table], ret)));
+	guard_enter(&guard);
+	if (_setjmp(guard.escape) != 0) {
+		guard_leave(&guard);
+		return doomed(txn, -EBADMSG);
+	}
+	if (*cursor == NULL)
+		rc = mdb_cursor_open(side->mdb, env->dbi[table], cursor);
+	else
+		rc = mdb_cursor_renew(side->mdb, *cursor);
+	guard_leave(&guard);
+	return op_error(txn, tier, rc);
+}
+
+int db_cursor_open(struct meta_txn *txn, enum meta_tier tier, enum table table,
+		   MDB_cursor **ret)
+{
+	*ret = NULL;
+	return cursor_bind(txn, tier, table, ret);
 }
 
 void db_cursor_close(MDB_cursor *cursor)
@@ -256,27 +281,23 @@ void db_cursor_close(MDB_cursor *cursor)
 }
 
 int db_cursor(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	MDB_cursor **ret)
+	      MDB_cursor **ret)
 {
-	struct side *side;
-	int rc = txn_side(txn, tier, &side);
+	struct side *side = &txn->side[tier];
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	if (side->cursor[table] == NULL)
-		rc = db_cursor_open(txn, tier, table, &side->cursor[table]);
-	else if (!side->bound[table])
-		rc = db_error(&txn->meta->env[tier],
-			mdb_cursor_renew(side->mdb, side->cursor[table]));
-	if (rc < 0)
-		return rc;
-	side->bound[table] = true;
+	if (!side->begun || !side->bound[table]) {
+		rc = cursor_bind(txn, tier, table, &side->cursor[table]);
+		if (rc < 0)
+			return rc;
+		side->bound[table] = true;
+	}
 	*ret = side->cursor[table];
 	return 0;
 }
 
 int db_seek(struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor,
-	MDB_val *key, MDB_val *value, MDB_cursor_op op)
+	    MDB_val *key, MDB_val *value, MDB_cursor_op op)
 {
 	struct guard guard;
 	int rc;
@@ -288,7 +309,7 @@ int db_seek(struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor,
 	}
 	rc = mdb_cursor_get(cursor, key, value, op);
 	guard_leave(&guard);
-	return db_error(&txn->meta->env[tier], rc);
+	return op_error(txn, tier, rc);
 }
 
 int db_cursor_del(struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor)
@@ -305,13 +326,13 @@ int db_cursor_del(struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor)
 	}
 	rc = mdb_cursor_del(cursor, 0);
 	guard_leave(&guard);
-	return doomed(txn, db_error(&txn->meta->env[tier], rc));
+	return op_error(txn, tier, rc);
 }
 
 int db_each(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *from, size_t from_len, size_t prefix_len,
-	int (*row)(void *arg, const MDB_val *key, const MDB_val *value),
-	void *arg)
+	    const void *from, size_t from_len, size_t prefix_len,
+	    int (*row)(void *arg, const MDB_val *key, const MDB_val *value),
+	    void *arg)
 {
 	MDB_val key = {.mv_size = from_len, .mv_data = (void *)(uintptr_t)from};
 	MDB_cursor_op op = from_len > 0 ? MDB_SET_RANGE : MDB_FIRST;
@@ -324,7 +345,7 @@ int db_each(struct meta_txn *txn, enum meta_tier tier, enum table table,
 	while ((rc = db_seek(txn, tier, cursor, &key, &value, op)) == 0) {
 		op = MDB_NEXT;
 		if (key.mv_size < prefix_len ||
-			memcmp(key.mv_data, from, prefix_len) != 0)
+		    memcmp(key.mv_data, from, prefix_len) != 0)
 			break;
 		if (row(arg, &key, &value) != 0)
 			break;
@@ -338,7 +359,7 @@ void db_bad_row(enum table table)
 	static struct log_limit limit;
 
 	log_limited(&limit, LOG_LEVEL_ERROR,
-		"index: a damaged row in table %s counts as absent; "
-		"'pagefs fsck --rebuild' makes the index anew",
-		table_names[table]);
+		    "index: a damaged row in table %s counts as absent; "
+		    "'pagefs fsck --rebuild' makes the index anew",
+		    table_names[table]);
 }

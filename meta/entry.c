@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "meta/row.h"
 #include "tools/lib/endian.h"
 
 #define ENTRY_VERSION 1
@@ -50,8 +51,8 @@ static_assert(offsetof(struct entry_bytes, mtime_ns) == 80, "format");
 static_assert(offsetof(struct entry_bytes, ctime_ns) == 88, "format");
 static_assert(offsetof(struct entry_bytes, reserved) == 96, "format");
 
-void meta_entry_encode(
-	const struct meta_entry *entry, uint8_t ret[META_ENTRY_BYTES])
+void meta_entry_encode(const struct meta_entry *entry,
+		       uint8_t ret[META_ENTRY_BYTES])
 {
 	struct entry_bytes b = {
 		.version = ENTRY_VERSION,
@@ -76,29 +77,29 @@ void meta_entry_encode(
 	memcpy(ret, &b, sizeof(b));
 }
 
-static bool entry_is_possible(const struct entry_bytes *b)
+bool entry_is_possible(const struct meta_entry *entry)
 {
-	return b->version == ENTRY_VERSION && b->type >= META_FILE &&
-	       b->type <= META_SYMLINK && b->chunk_shift <= CHUNK_SHIFT_MAX &&
-	       b->reserved8 == 0 && le64_get(b->reserved) == 0 &&
-	       (le32_get(b->mode) & ~ENTRY_MODE_BITS) == 0 &&
-	       (le32_get(b->flags) & ~ENTRY_FLAGS_KNOWN) == 0 &&
-	       le64_get(b->object) != 0 &&
-	       le64_get(b->size_bytes) <= PAGE_MAX_BYTES &&
-	       le64_get(b->stored_bytes) <= PAGE_MAX_BYTES;
+	return entry->type >= META_FILE && entry->type <= META_SYMLINK &&
+	       entry->chunk_shift <= CHUNK_SHIFT_MAX &&
+	       (entry->mode & ~ENTRY_MODE_BITS) == 0 &&
+	       (entry->flags & ~ENTRY_FLAGS_KNOWN) == 0 && entry->object != 0 &&
+	       entry->size_bytes <= PAGE_MAX_BYTES &&
+	       entry->stored_bytes <= PAGE_MAX_BYTES;
 }
 
 int meta_entry_decode(const void *bytes, size_t len, struct meta_entry *ret)
 {
 	struct entry_bytes b;
+	struct meta_entry entry;
 
 	if (len != sizeof(b))
 		return -EBADMSG;
 	memcpy(&b, bytes, sizeof(b));
-	if (!entry_is_possible(&b))
+	if (b.version != ENTRY_VERSION || b.reserved8 != 0 ||
+	    le64_get(b.reserved) != 0)
 		return -EBADMSG;
 
-	*ret = (struct meta_entry){
+	entry = (struct meta_entry){
 		.type = (enum meta_type)b.type,
 		.mode = le32_get(b.mode),
 		.uid = le32_get(b.uid),
@@ -106,7 +107,7 @@ int meta_entry_decode(const void *bytes, size_t len, struct meta_entry *ret)
 		.flags = le32_get(b.flags),
 		.object = le64_get(b.object),
 		.version = {.clock = le64_get(b.clock),
-			.node = le64_get(b.node)},
+			    .node = le64_get(b.node)},
 		.size_bytes = le64_get(b.size_bytes),
 		.stored_bytes = le64_get(b.stored_bytes),
 		.chunks = le32_get(b.chunks),
@@ -116,5 +117,8 @@ int meta_entry_decode(const void *bytes, size_t len, struct meta_entry *ret)
 		.mtime_ns = (int64_t)le64_get(b.mtime_ns),
 		.ctime_ns = (int64_t)le64_get(b.ctime_ns),
 	};
+	if (!entry_is_possible(&entry))
+		return -EBADMSG;
+	*ret = entry;
 	return 0;
 }

@@ -22,7 +22,7 @@ enum meta_type {
 #define META_ROOT 1ull /* the object number of the mount's root directory */
 
 enum meta_entry_flags {
-	META_ON_DISK = 1 << 0, /* every chunk is in a bucket */
+	META_ON_DISK = 1 << 0,	/* every chunk is in a bucket */
 	META_NAME_NEW = 1 << 1, /* no bucket holds this name yet, so a rename
 				   has nothing to take back */
 };
@@ -48,8 +48,8 @@ struct meta_entry {
 
 #define META_ENTRY_BYTES 104u /* encoded */
 
-void meta_entry_encode(
-	const struct meta_entry *entry, uint8_t ret[META_ENTRY_BYTES]);
+void meta_entry_encode(const struct meta_entry *entry,
+		       uint8_t ret[META_ENTRY_BYTES]);
 /* 0, or -EBADMSG: wrong length, version byte or a value that can't be. */
 int meta_entry_decode(const void *bytes, size_t len, struct meta_entry *ret);
 

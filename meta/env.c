@@ -64,20 +64,20 @@ static_assert(sizeof(struct lmdb_meta_page) == 152, "LMDB's format");
 /* ---- before LMDB ---- */
 
 /* In the host's byte order: LMDB's files don't move between machines. */
-static bool meta_page_is_sound(
-	const struct lmdb_meta_page *page, uint64_t file_bytes)
+static bool meta_page_is_sound(const struct lmdb_meta_page *page,
+			       uint64_t file_bytes)
 {
 	if (page->magic != LMDB_MAGIC || page->version != LMDB_VERSION ||
-		(page->flags & LMDB_P_META) == 0 ||
-		page->dbs[0].page_bytes != LMDB_PAGE_BYTES ||
-		page->last_page > UINT64_C(1) << 40)
+	    (page->flags & LMDB_P_META) == 0 ||
+	    page->dbs[0].page_bytes != LMDB_PAGE_BYTES ||
+	    page->last_page > UINT64_C(1) << 40)
 		return false;
 	for (int i = 0; i < LMDB_DBS; i++) {
 		uint64_t root = page->dbs[i].root;
 
 		if (root != UINT64_MAX &&
-			(root > page->last_page ||
-				(root + 1) * LMDB_PAGE_BYTES > file_bytes))
+		    (root > page->last_page ||
+		     (root + 1) * LMDB_PAGE_BYTES > file_bytes))
 			return false;
 	}
 	return true;
@@ -106,8 +106,8 @@ static uint64_t mtime_ns(const struct stat *st)
 	return clock_from_timespec(st->st_mtim);
 }
 
-static const char *state_fault(
-	const struct env_state *state, const struct stat *st, bool *ret_walk)
+static const char *state_fault(const struct env_state *state,
+			       const struct stat *st, bool *ret_walk)
 {
 	char boot[40];
 
@@ -115,7 +115,7 @@ static const char *state_fault(
 	if (state->damaged)
 		return "damage was found while it was in use";
 	if (!state->clean &&
-		(boot[0] == '\0' || strcmp(boot, state->boot) != 0))
+	    (boot[0] == '\0' || strcmp(boot, state->boot) != 0))
 		return "the host stopped without it being closed";
 	/* Closed, and not touched since: no need to read all of it. */
 	*ret_walk = !state->clean || state->bytes != (uint64_t)st->st_size ||
@@ -123,8 +123,8 @@ static const char *state_fault(
 	return NULL;
 }
 
-static int inspect_data(
-	int fd, const char *dir, const char *label, struct inspection *ret)
+static int inspect_data(int fd, const char *dir, const char *label,
+			struct inspection *ret)
 {
 	struct env_state state;
 	const char *fault = NULL;
@@ -134,7 +134,7 @@ static int inspect_data(
 	if (rc == -EPROTO) {
 		log_error("index (%s) %s: made by a newer version of pagefs; "
 			  "use that one, or another directory",
-			label, dir);
+			  label, dir);
 		return rc;
 	}
 	if (fstat(fd, &st) < 0)
@@ -183,8 +183,8 @@ int env_inspect(const char *dir, const char *label, struct inspection *ret)
 
 static int remove_files(const char *dir)
 {
-	static const char *const names[] = {
-		"data.mdb", "lock.mdb", "state", "state.new"};
+	static const char *const names[] = {"data.mdb", "lock.mdb", "state",
+					    "state.new"};
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -214,14 +214,14 @@ static unsigned remove_kept(const char *parent, const char *base)
 		int end = 0;
 
 		if (strncmp(d->d_name, base, base_len) != 0 ||
-			sscanf(d->d_name + base_len, ".damaged-%9u%n", &n,
-				&end) != 1 ||
-			d->d_name[base_len + (size_t)end] != '\0')
+		    sscanf(d->d_name + base_len, ".damaged-%9u%n", &n, &end) !=
+			    1 ||
+		    d->d_name[base_len + (size_t)end] != '\0')
 			continue;
 		if (n > highest)
 			highest = n;
 		if (path_join(path, sizeof(path), parent, d->d_name) == 0 &&
-			remove_files(path) == 0)
+		    remove_files(path) == 0)
 			rmdir(path);
 	}
 	closedir(stream);
@@ -263,8 +263,8 @@ void env_condemn(struct env *env, const char *why)
 	rc = state_write(env->dir, &state);
 	log_error("index (%s) %s is damaged (%s): what it had is missing until "
 		  "pagefs is started again and rebuilds it%s",
-		env->label, env->dir, why,
-		rc < 0 ? "; and that could not be noted there" : "");
+		  env->label, env->dir, why,
+		  rc < 0 ? "; and that could not be noted there" : "");
 }
 
 static size_t map_bytes_for(const char *dir)
@@ -274,7 +274,7 @@ static size_t map_bytes_for(const char *dir)
 	size_t size, spare;
 
 	if (path_join(path, sizeof(path), dir, "data.mdb") < 0 ||
-		stat(path, &st) < 0)
+	    stat(path, &st) < 0)
 		return MAP_MIN_BYTES;
 	size = (size_t)st.st_size;
 	spare = size / 2 > MAP_MIN_BYTES ? size / 2 : MAP_MIN_BYTES;
@@ -287,8 +287,8 @@ static int open_tables(struct env *env)
 	int rc = mdb_txn_begin(env->mdb, NULL, 0, &txn);
 
 	for (int i = 0; i < TABLES && rc == 0; i++) {
-		rc = mdb_dbi_open(
-			txn, table_names[i], MDB_CREATE, &env->dbi[i]);
+		rc = mdb_dbi_open(txn, table_names[i], MDB_CREATE,
+				  &env->dbi[i]);
 		if (rc != 0)
 			mdb_txn_abort(txn);
 	}
@@ -323,8 +323,8 @@ static int open_mdb(struct env *env)
 	return rc;
 }
 
-int env_open(
-	struct env *env, const char *dir, const char *label, bool rebuilding)
+int env_open(struct env *env, const char *dir, const char *label,
+	     bool rebuilding)
 {
 	struct env_state state = {.rebuilding = rebuilding};
 	int rc = fault_point("meta.open");
@@ -370,7 +370,7 @@ static void mark_clean(struct env *env)
 	mdb_filehandle_t fd;
 
 	if (mdb_env_sync(env->mdb, 1) != 0 ||
-		mdb_env_get_fd(env->mdb, &fd) != 0 || fstat(fd, &st) < 0)
+	    mdb_env_get_fd(env->mdb, &fd) != 0 || fstat(fd, &st) < 0)
 		return;
 	state_boot_id(state.boot);
 	state.bytes = (uint64_t)st.st_size;
@@ -396,7 +396,7 @@ void env_close(struct env *env, bool clean)
 static bool address_space_has(size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED)
 		return false;
@@ -458,10 +458,11 @@ int env_grow(struct env *env, pthread_rwlock_t *remap)
 	if (rc == 0 || (left >= MAP_TIGHT_BYTES && !env->dead))
 		return 0;
 	log_limited(&limit, LOG_LEVEL_ERROR,
-		"index (%s) %s: its map of %zu MiB is full and can't grow "
-		"(%s)%s",
-		env->label, env->dir, info.me_mapsize / MIB, strerror(-rc),
-		rc == -ENOMEM ? "; raise the limit of address space (ulimit -v)"
-			      : "; a read transaction is kept too long");
+		    "index (%s) %s: its map of %zu MiB is full and can't grow "
+		    "(%s)%s",
+		    env->label, env->dir, info.me_mapsize / MIB, strerror(-rc),
+		    rc == -ENOMEM
+			    ? "; raise the limit of address space (ulimit -v)"
+			    : "; a read transaction is kept too long");
 	return rc == -ETIMEDOUT ? -EBUSY : rc;
 }

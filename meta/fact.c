@@ -157,8 +157,8 @@ static bool fact_is_possible(const struct meta_fact *fact)
 	return false;
 }
 
-int meta_fact_decode(
-	const void *bytes, size_t len, struct meta_fact *ret, size_t *ret_used)
+int meta_fact_decode(const void *bytes, size_t len, struct meta_fact *ret,
+		     size_t *ret_used)
 {
 	const char *at = bytes;
 	struct fact_bytes b;
@@ -168,7 +168,7 @@ int meta_fact_decode(
 		return -EBADMSG;
 	memcpy(&b, bytes, sizeof(b));
 	if (b.version != FACT_VERSION || b.kind < META_FACT_SET ||
-		b.kind > META_FACT_MOVED || le32_get(b.reserved) != 0)
+	    b.kind > META_FACT_MOVED || le32_get(b.reserved) != 0)
 		return -EBADMSG;
 
 	fact.kind = (enum meta_fact_kind)b.kind;
@@ -221,8 +221,8 @@ size_t meta_xattr_encode(const struct meta_xattr *xattr, void *ret)
 	return (size_t)(to - (uint8_t *)ret);
 }
 
-int meta_xattr_next(
-	const void *xattrs, size_t len, size_t *offset, struct meta_xattr *ret)
+int meta_xattr_next(const void *xattrs, size_t len, size_t *offset,
+		    struct meta_xattr *ret)
 {
 	struct xattr_bytes b;
 	struct meta_xattr xattr;
@@ -239,9 +239,9 @@ int meta_xattr_next(
 	xattr.value = xattr.name + xattr.name_bytes;
 	xattr.value_bytes = le32_get(b.value_bytes);
 	if (le16_get(b.reserved) != 0 || xattr.name_bytes == 0 ||
-		xattr.name_bytes > NAME_MAX_BYTES ||
-		xattr.value_bytes > XATTR_MAX_BYTES ||
-		meta_xattr_bytes(&xattr) > len - *offset)
+	    xattr.name_bytes > NAME_MAX_BYTES ||
+	    xattr.value_bytes > XATTR_MAX_BYTES ||
+	    meta_xattr_bytes(&xattr) > len - *offset)
 		return -EBADMSG;
 	*offset += meta_xattr_bytes(&xattr);
 	*ret = xattr;

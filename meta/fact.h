@@ -50,14 +50,14 @@ size_t meta_fact_bytes(const struct meta_fact *fact);
 size_t meta_fact_encode(const struct meta_fact *fact, void *ret);
 /* Decodes the first fact of the bytes: 0 and how many bytes it took, or
  * -EBADMSG.  Touches nothing beyond len. */
-int meta_fact_decode(
-	const void *bytes, size_t len, struct meta_fact *ret, size_t *ret_used);
+int meta_fact_decode(const void *bytes, size_t len, struct meta_fact *ret,
+		     size_t *ret_used);
 
 size_t meta_xattr_bytes(const struct meta_xattr *xattr);
 size_t meta_xattr_encode(const struct meta_xattr *xattr, void *ret);
 /* Walks encoded xattrs: 1 and *ret, 0 at the end, -EBADMSG.  *offset starts
  * at 0. */
-int meta_xattr_next(
-	const void *xattrs, size_t len, size_t *offset, struct meta_xattr *ret);
+int meta_xattr_next(const void *xattrs, size_t len, size_t *offset,
+		    struct meta_xattr *ret);
 
 #endif

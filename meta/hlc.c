@@ -25,7 +25,8 @@ struct page_version hlc_next(struct hlc *hlc, uint64_t now_ms)
 	do {
 		next = wall > last ? wall : last + 1;
 	} while (!atomic_compare_exchange_weak_explicit(&hlc->last, &last, next,
-		memory_order_relaxed, memory_order_relaxed));
+							memory_order_relaxed,
+							memory_order_relaxed));
 	return (struct page_version){.clock = next, .node = hlc->node};
 }
 
@@ -37,8 +38,9 @@ int hlc_merge(struct hlc *hlc, uint64_t clock, uint64_t now_ms)
 		return -ERANGE;
 	last = atomic_load_explicit(&hlc->last, memory_order_relaxed);
 	while (clock > last &&
-		!atomic_compare_exchange_weak_explicit(&hlc->last, &last, clock,
-			memory_order_relaxed, memory_order_relaxed))
+	       !atomic_compare_exchange_weak_explicit(&hlc->last, &last, clock,
+						      memory_order_relaxed,
+						      memory_order_relaxed))
 		;
 	return 0;
 }

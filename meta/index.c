@@ -27,8 +27,8 @@ struct opening {
 	bool walking;
 };
 
-static int opening_init(
-	struct opening *o, const char *dir, const char *label, bool is_disk)
+static int opening_init(struct opening *o, const char *dir, const char *label,
+			bool is_disk)
 {
 	int len;
 
@@ -66,7 +66,7 @@ static int opening_wait(struct opening *o)
 		log_error("index (%s) %s: its tables were made by a newer "
 			  "version of pagefs; use that one, or another "
 			  "directory",
-			o->label, o->dir);
+			  o->label, o->dir);
 		return -EPROTO;
 	case WALK_SOUND:
 	case WALK_DAMAGED:
@@ -81,15 +81,15 @@ static void opening_say(const struct opening *o, const char *kept)
 		log_info("index (%s) %s: new", o->label, o->dir);
 	else if (o->found.unfinished)
 		log_warning("index (%s) %s: %s; begun again", o->label, o->dir,
-			o->found.why);
+			    o->found.why);
 	else if (o->is_disk)
 		log_warning("index (%s) %s: %s; set aside as %s, to be rebuilt "
 			    "from the buckets",
-			o->label, o->dir, o->found.why, kept);
+			    o->label, o->dir, o->found.why, kept);
 	else
 		log_warning("index (%s) %s: %s; emptied, with the pages that "
 			    "were in memory only",
-			o->label, o->dir, o->found.why);
+			    o->label, o->dir, o->found.why);
 }
 
 /* What is there is taken away unless it can be used. */
@@ -101,11 +101,11 @@ static int opening_clear(struct opening *o)
 	if (!o->wanted || (o->found.exists && o->found.why[0] == '\0'))
 		return 0;
 	rc = env_discard(o->dir,
-		o->is_disk && o->found.exists && !o->found.unfinished, kept,
-		sizeof(kept));
+			 o->is_disk && o->found.exists && !o->found.unfinished,
+			 kept, sizeof(kept));
 	if (rc < 0) {
 		log_error("index (%s) %s: can't be taken away (%s)", o->label,
-			o->dir, strerror(-rc));
+			  o->dir, strerror(-rc));
 		return rc;
 	}
 	o->fresh = true;
@@ -116,8 +116,8 @@ static int opening_clear(struct opening *o)
 
 /* ---- the two belong together ---- */
 
-static int value_get64(
-	struct meta *meta, enum meta_tier tier, const char *name, uint64_t *ret)
+static int value_get64(struct meta *meta, enum meta_tier tier, const char *name,
+		       uint64_t *ret)
 {
 	struct meta_txn *txn;
 	struct le64 v;
@@ -138,7 +138,7 @@ static int value_get64(
 }
 
 static int value_put64(struct meta_txn *txn, enum meta_tier tier,
-	const char *name, uint64_t number)
+		       const char *name, uint64_t number)
 {
 	struct le64 v = le64_put(number);
 	MDB_val value = {.mv_size = sizeof(v), .mv_data = &v};
@@ -147,7 +147,7 @@ static int value_put64(struct meta_txn *txn, enum meta_tier tier,
 }
 
 static int write_marks(struct meta *meta, enum meta_tier tier, const char *name,
-	uint64_t number)
+		       uint64_t number)
 {
 	struct le32 format = le32_put(META_FORMAT);
 	MDB_val value = {.mv_size = sizeof(format), .mv_data = &format};
@@ -157,7 +157,7 @@ static int write_marks(struct meta *meta, enum meta_tier tier, const char *name,
 	if (rc < 0)
 		return rc;
 	rc = db_put(txn, tier, TABLE_VALUES, VALUE_FORMAT, strlen(VALUE_FORMAT),
-		&value, 0);
+		    &value, 0);
 	if (rc == 0)
 		rc = value_put64(txn, tier, name, number);
 	if (rc == 0)
@@ -200,7 +200,7 @@ static int pair(struct meta *meta, const struct opening *memory)
 	if (rc == 0) {
 		log_warning("index (memory) %s: belongs to another index on "
 			    "disk; emptied",
-			memory->dir);
+			    memory->dir);
 		txn_pool_release(meta);
 		env_close(env, false);
 		rc = env_discard(memory->dir, false, NULL, 0);
@@ -258,10 +258,10 @@ static int open_all(struct meta *meta, struct opening o[TIERS])
 		if (!o[i].wanted)
 			continue;
 		rc = env_open(&meta->env[i], o[i].dir, o[i].label,
-			o[i].is_disk && o[i].fresh);
+			      o[i].is_disk && o[i].fresh);
 		if (rc < 0)
 			log_error("index (%s) %s: can't be opened (%s)",
-				o[i].label, o[i].dir, strerror(-rc));
+				  o[i].label, o[i].dir, strerror(-rc));
 	}
 	return rc == 0 ? pair(meta, &o[META_MEMORY]) : rc;
 }
@@ -287,12 +287,12 @@ int meta_open(const struct meta_config *config, struct meta **ret)
 {
 	struct opening o[TIERS];
 	struct meta *meta;
-	int rc = opening_init(
-		&o[META_MEMORY], config->memory_dir, "memory", false);
+	int rc = opening_init(&o[META_MEMORY], config->memory_dir, "memory",
+			      false);
 
 	if (rc == 0)
-		rc = opening_init(
-			&o[META_DISK], config->disk_dir, "disk", true);
+		rc = opening_init(&o[META_DISK], config->disk_dir, "disk",
+				  true);
 	if (rc < 0)
 		return rc;
 	o[META_MEMORY].forget = config->memory_fresh;
@@ -340,7 +340,7 @@ int meta_sync(struct meta *meta)
 }
 
 static int env_stats(struct env *env, uint64_t *ret_bytes, uint64_t *map_bytes,
-	uint32_t *readers)
+		     uint32_t *readers)
 {
 	MDB_envinfo info;
 
@@ -363,10 +363,10 @@ int meta_get_stats(struct meta *meta, struct meta_stats *ret)
 
 	pthread_rwlock_rdlock(&meta->remap);
 	rc = env_stats(&meta->env[META_MEMORY], &stats.memory_bytes,
-		&stats.map_bytes, &stats.readers);
+		       &stats.map_bytes, &stats.readers);
 	if (rc == 0)
 		rc = env_stats(&meta->env[META_DISK], &stats.disk_bytes,
-			&stats.map_bytes, &stats.readers);
+			       &stats.map_bytes, &stats.readers);
 	pthread_rwlock_unlock(&meta->remap);
 	if (rc == 0)
 		*ret = stats;

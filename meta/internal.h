@@ -101,36 +101,36 @@ int db_txn_commit(struct env *env, MDB_txn *mdb);
 void db_txn_abort(struct env *env, MDB_txn *mdb);
 
 int db_get(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *ret);
+	   const void *key, size_t key_len, MDB_val *ret);
 /* With MDB_NOOVERWRITE and DB_EXISTS, *value is the row that is there. */
 int db_put(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *value, unsigned flags);
+	   const void *key, size_t key_len, MDB_val *value, unsigned flags);
 /* The same for keys that mostly ascend: pages fill up instead of being half
  * full after a split. */
 int db_append(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len, MDB_val *value);
+	      const void *key, size_t key_len, MDB_val *value);
 int db_del(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *key, size_t key_len);
+	   const void *key, size_t key_len);
 
 /* The transaction's own cursor on a table: for look-ups that end before the
  * next one begins.  Not closed by the caller. */
 int db_cursor(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	MDB_cursor **ret);
+	      MDB_cursor **ret);
 /* A cursor of the caller's. */
 int db_cursor_open(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	MDB_cursor **ret);
+		   MDB_cursor **ret);
 void db_cursor_close(MDB_cursor *cursor);
 int db_seek(struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor,
-	MDB_val *key, MDB_val *value, MDB_cursor_op op);
-int db_cursor_del(
-	struct meta_txn *txn, enum meta_tier tier, MDB_cursor *cursor);
+	    MDB_val *key, MDB_val *value, MDB_cursor_op op);
+int db_cursor_del(struct meta_txn *txn, enum meta_tier tier,
+		  MDB_cursor *cursor);
 
 /* The rows from `from` on whose keys begin with the first prefix_len bytes of
  * it, until `row` returns non-zero. */
 int db_each(struct meta_txn *txn, enum meta_tier tier, enum table table,
-	const void *from, size_t from_len, size_t prefix_len,
-	int (*row)(void *arg, const MDB_val *key, const MDB_val *value),
-	void *arg);
+	    const void *from, size_t from_len, size_t prefix_len,
+	    int (*row)(void *arg, const MDB_val *key, const MDB_val *value),
+	    void *arg);
 
 /* Says, at most once a second, that a row can't be read.  Such a row counts
  * as absent. */
@@ -158,8 +158,8 @@ int env_inspect(const char *dir, const char *label, struct inspection *ret);
  * its kind; ret_kept (may be NULL) gets its name. */
 int env_discard(const char *dir, bool keep, char *ret_kept, size_t size);
 /* Opens dir (created where it is missing), marks it unclean, opens tables. */
-int env_open(
-	struct env *env, const char *dir, const char *label, bool rebuilding);
+int env_open(struct env *env, const char *dir, const char *label,
+	     bool rebuilding);
 /* It is filled again. */
 int env_rebuilt(struct env *env);
 void env_close(struct env *env, bool clean);
@@ -210,10 +210,10 @@ int totals_store(struct meta_txn *txn);
 /* ---- decoders, of bytes that LMDB gave us: 0 or -EBADMSG ---- */
 
 int chunk_row_decode(const void *key, size_t key_len, const void *value,
-	size_t len, struct meta_chunk *ret);
+		     size_t len, struct meta_chunk *ret);
 int object_row_decode(const void *value, size_t len, struct meta_object *ret);
 int pending_row_decode(const void *key, size_t key_len, const void *value,
-	size_t len, struct meta_pending *ret);
+		       size_t len, struct meta_pending *ret);
 
 /* Tests put one here that collides. */
 extern uint64_t (*meta_hash_function)(const void *bytes, size_t len);

@@ -6,8 +6,9 @@
 #include <xxhash.h>
 
 #include "meta/keys.h"
+#include "meta/row.h"
 
-/* Key: directory, hash, name.  Value: the entry. */
+/* Key: directory, hash, name.  Value: the entry, as in row.h. */
 #define NAME_KEY_HEAD 16u
 #define NAME_KEY_MAX (NAME_KEY_HEAD + NAME_MAX_BYTES)
 
@@ -40,8 +41,8 @@ static void head_set(struct name_key *key, uint64_t dir, uint64_t hash)
 	key->len = NAME_KEY_HEAD;
 }
 
-static int name_key_set(
-	struct name_key *key, uint64_t dir, const char *name, size_t len)
+static int name_key_set(struct name_key *key, uint64_t dir, const char *name,
+			size_t len)
 {
 	if (len > NAME_MAX_BYTES)
 		return -ENAMETOOLONG;
@@ -52,7 +53,7 @@ static int name_key_set(
 }
 
 int meta_name_get(struct meta_txn *txn, uint64_t dir, const char *name,
-	size_t len, struct meta_entry *ret)
+		  size_t len, struct meta_entry *ret)
 {
 	struct name_key key;
 	MDB_val value;
@@ -60,10 +61,10 @@ int meta_name_get(struct meta_txn *txn, uint64_t dir, const char *name,
 
 	if (rc == 0)
 		rc = db_get(txn, txn->meta->home, TABLE_NAMES, key.bytes,
-			key.len, &value);
+			    key.len, &value);
 	if (rc != 0)
 		return rc;
-	if (meta_entry_decode(value.mv_data, value.mv_size, ret) == 0)
+	if (entry_row_decode(value.mv_data, value.mv_size, ret) == 0)
 		return 0;
 	db_bad_row(TABLE_NAMES);
 	return META_ABSENT;
@@ -75,38 +76,40 @@ static void row_uncount(struct meta_txn *txn, const MDB_val *value)
 {
 	struct meta_entry entry;
 
-	if (meta_entry_decode(value->mv_data, value->mv_size, &entry) == 0)
+	if (entry_row_decode(value->mv_data, value->mv_size, &entry) == 0)
 		totals_add(txn, &entry, -1);
 	else
 		db_bad_row(TABLE_NAMES);
 }
 
 int meta_name_put(struct meta_txn *txn, uint64_t dir, const char *name,
-	size_t len, const struct meta_entry *entry)
+		  size_t len, const struct meta_entry *entry)
 {
-	uint8_t bytes[META_ENTRY_BYTES];
-	MDB_val value = {.mv_size = sizeof(bytes), .mv_data = bytes};
+	uint8_t bytes[ENTRY_ROW_MAX];
+	MDB_val value;
+	size_t bytes_len;
 	struct name_key key;
 	int rc = name_key_set(&key, dir, name, len);
 
 	if (rc < 0)
 		return rc;
-	meta_entry_encode(entry, bytes);
+	bytes_len = entry_row_encode(entry, bytes);
+	value = (MDB_val){.mv_size = bytes_len, .mv_data = bytes};
 	rc = db_put(txn, txn->meta->home, TABLE_NAMES, key.bytes, key.len,
-		&value, MDB_NOOVERWRITE);
+		    &value, MDB_NOOVERWRITE);
 	if (rc == DB_EXISTS) {
 		row_uncount(txn, &value);
-		value = (MDB_val){.mv_size = sizeof(bytes), .mv_data = bytes};
+		value = (MDB_val){.mv_size = bytes_len, .mv_data = bytes};
 		rc = db_put(txn, txn->meta->home, TABLE_NAMES, key.bytes,
-			key.len, &value, 0);
+			    key.len, &value, 0);
 	}
 	if (rc == 0)
 		totals_add(txn, entry, 1);
 	return rc;
 }
 
-int meta_name_del(
-	struct meta_txn *txn, uint64_t dir, const char *name, size_t len)
+int meta_name_del(struct meta_txn *txn, uint64_t dir, const char *name,
+		  size_t len)
 {
 	enum meta_tier home = txn->meta->home;
 	struct name_key key;
@@ -150,7 +153,7 @@ bool meta_dir_empty(struct meta_txn *txn, uint64_t dir)
 
 struct lister {
 	int (*each)(void *arg, uint64_t hash, const char *name, size_t len,
-		const struct meta_entry *entry);
+		    const struct meta_entry *entry);
 	void *arg;
 	const struct name_key *skip; /* listed last time, or NULL */
 };
@@ -162,22 +165,23 @@ static int list_row(void *arg, const MDB_val *key, const MDB_val *value)
 	struct meta_entry entry;
 
 	if (lister->skip != NULL && key->mv_size == lister->skip->len &&
-		memcmp(bytes, lister->skip->bytes, key->mv_size) == 0)
+	    memcmp(bytes, lister->skip->bytes, key->mv_size) == 0)
 		return 0;
 	if (key->mv_size < NAME_KEY_HEAD || key->mv_size > NAME_KEY_MAX ||
-		meta_entry_decode(value->mv_data, value->mv_size, &entry) < 0) {
+	    entry_row_decode(value->mv_data, value->mv_size, &entry) < 0) {
 		db_bad_row(TABLE_NAMES);
 		return 0;
 	}
 	return lister->each(lister->arg, key_get64(bytes + 8),
-		bytes + NAME_KEY_HEAD, key->mv_size - NAME_KEY_HEAD, &entry);
+			    bytes + NAME_KEY_HEAD, key->mv_size - NAME_KEY_HEAD,
+			    &entry);
 }
 
 int meta_list(struct meta_txn *txn, uint64_t dir, uint64_t after,
-	const char *after_name, size_t after_name_len,
-	int (*each)(void *arg, uint64_t hash, const char *name, size_t len,
-		const struct meta_entry *entry),
-	void *arg)
+	      const char *after_name, size_t after_name_len,
+	      int (*each)(void *arg, uint64_t hash, const char *name,
+			  size_t len, const struct meta_entry *entry),
+	      void *arg)
 {
 	struct lister lister = {.each = each, .arg = arg};
 	struct name_key from;
@@ -195,7 +199,7 @@ int meta_list(struct meta_txn *txn, uint64_t dir, uint64_t after,
 		lister.skip = &from;
 	}
 	return db_each(txn, txn->meta->home, TABLE_NAMES, from.bytes, from.len,
-		sizeof(uint64_t), list_row, &lister);
+		       sizeof(uint64_t), list_row, &lister);
 }
 
 /* ---- from an object to its name ---- */
@@ -215,7 +219,7 @@ static int find_row(void *arg, const MDB_val *key, const MDB_val *value)
 	size_t len = key->mv_size - NAME_KEY_HEAD; /* the prefix matched */
 
 	if (len > NAME_MAX_BYTES ||
-		meta_entry_decode(value->mv_data, value->mv_size, &entry) < 0) {
+	    entry_row_decode(value->mv_data, value->mv_size, &entry) < 0) {
 		db_bad_row(TABLE_NAMES);
 		return 0;
 	}
@@ -230,12 +234,13 @@ static int find_row(void *arg, const MDB_val *key, const MDB_val *value)
 }
 
 int meta_object_name(struct meta_txn *txn, uint64_t object, uint64_t *ret_dir,
-	char *ret_name, size_t *ret_len, struct meta_entry *ret_entry)
+		     char *ret_name, size_t *ret_len,
+		     struct meta_entry *ret_entry)
 {
 	struct finder finder = {.object = object,
-		.ret_name = ret_name,
-		.ret_len = ret_len,
-		.ret_entry = ret_entry};
+				.ret_name = ret_name,
+				.ret_len = ret_len,
+				.ret_entry = ret_entry};
 	struct meta_object row;
 	struct name_key from;
 	int rc = meta_object_get(txn, object, &row);
@@ -244,7 +249,7 @@ int meta_object_name(struct meta_txn *txn, uint64_t object, uint64_t *ret_dir,
 		return rc;
 	head_set(&from, row.dir, row.hash);
 	rc = db_each(txn, txn->meta->home, TABLE_NAMES, from.bytes, from.len,
-		from.len, find_row, &finder);
+		     from.len, find_row, &finder);
 	if (rc < 0)
 		return rc;
 	if (!finder.found)
@@ -254,7 +259,7 @@ int meta_object_name(struct meta_txn *txn, uint64_t object, uint64_t *ret_dir,
 }
 
 int meta_key(struct meta_txn *txn, uint64_t dir, const char *name, size_t len,
-	char *ret_key, size_t *ret_len)
+	     char *ret_key, size_t *ret_len)
 {
 	char key[KEY_MAX_BYTES]; /* filled from its end */
 	char component[NAME_MAX_BYTES + 1];

@@ -1,50 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "meta/internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "meta/keys.h"
+#include "meta/row.h"
 #include "tools/lib/endian.h"
 
-/* Key: object. */
-struct object_bytes {
-	struct le64 dir;
-	struct le64 hash;
-	struct le32 links;
-};
-
-#define OBJECT_BYTES 20u
-static_assert(offsetof(struct object_bytes, hash) == 8, "format");
-static_assert(offsetof(struct object_bytes, links) == 16, "format");
-static_assert(sizeof(struct object_bytes) >= OBJECT_BYTES, "format");
+/* Key: object.  Value: the hash (little-endian, 8 bytes), then directory and
+ * links as varints of row.h: there is one for each page. */
+#define OBJECT_MAX_BYTES 28u
 
 int object_row_decode(const void *value, size_t len, struct meta_object *ret)
 {
-	struct object_bytes b;
+	const uint8_t *at = value;
+	const uint8_t *end = at + len;
+	uint64_t dir, links;
+	struct le64 hash;
 
-	if (len != OBJECT_BYTES)
+	if (len < sizeof(hash))
 		return -EBADMSG;
-	memcpy(&b, value, OBJECT_BYTES);
+	memcpy(&hash, at, sizeof(hash));
+	at = varint_get(at + sizeof(hash), end, &dir);
+	if (at != NULL)
+		at = varint_get(at, end, &links);
+	if (at != end || links > UINT32_MAX)
+		return -EBADMSG;
 	*ret = (struct meta_object){
-		.dir = le64_get(b.dir),
-		.hash = le64_get(b.hash),
-		.links = le32_get(b.links),
+		.dir = dir,
+		.hash = le64_get(hash),
+		.links = (uint32_t)links,
 	};
 	return 0;
 }
 
-int meta_object_get(
-	struct meta_txn *txn, uint64_t object, struct meta_object *ret)
+int meta_object_get(struct meta_txn *txn, uint64_t object,
+		    struct meta_object *ret)
 {
 	uint8_t key[8];
 	MDB_val value;
 	int rc;
 
 	key_put64(key, object);
-	rc = db_get(
-		txn, txn->meta->home, TABLE_OBJECTS, key, sizeof(key), &value);
+	rc = db_get(txn, txn->meta->home, TABLE_OBJECTS, key, sizeof(key),
+		    &value);
 	if (rc != 0)
 		return rc;
 	if (object_row_decode(value.mv_data, value.mv_size, ret) == 0)
@@ -53,20 +53,22 @@ int meta_object_get(
 	return META_ABSENT;
 }
 
-int meta_object_put(
-	struct meta_txn *txn, uint64_t object, const struct meta_object *row)
+int meta_object_put(struct meta_txn *txn, uint64_t object,
+		    const struct meta_object *row)
 {
-	struct object_bytes b = {
-		.dir = le64_put(row->dir),
-		.hash = le64_put(row->hash),
-		.links = le32_put(row->links),
-	};
-	MDB_val value = {.mv_size = OBJECT_BYTES, .mv_data = &b};
+	const struct le64 hash = le64_put(row->hash);
+	uint8_t bytes[OBJECT_MAX_BYTES];
+	uint8_t *end = bytes + sizeof(hash);
+	MDB_val value = {.mv_data = bytes};
 	uint8_t key[8];
 
+	memcpy(bytes, &hash, sizeof(hash));
+	end = varint_put(end, row->dir);
+	end = varint_put(end, row->links);
+	value.mv_size = (size_t)(end - bytes);
 	key_put64(key, object);
-	return db_append(
-		txn, txn->meta->home, TABLE_OBJECTS, key, sizeof(key), &value);
+	return db_append(txn, txn->meta->home, TABLE_OBJECTS, key, sizeof(key),
+			 &value);
 }
 
 int meta_object_del(struct meta_txn *txn, uint64_t object)

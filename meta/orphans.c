@@ -14,7 +14,7 @@ int meta_orphan_put(struct meta_txn *txn, uint64_t object)
 
 	key_put64(key, object);
 	return db_put(txn, txn->meta->home, TABLE_ORPHANS, key, sizeof(key),
-		&value, 0);
+		      &value, 0);
 }
 
 int meta_orphan_del(struct meta_txn *txn, uint64_t object)
@@ -43,10 +43,10 @@ static int orphan_row(void *arg, const MDB_val *key, const MDB_val *value)
 }
 
 int meta_orphan_each(struct meta_txn *txn,
-	int (*each)(void *arg, uint64_t object), void *arg)
+		     int (*each)(void *arg, uint64_t object), void *arg)
 {
 	struct orphan_walk walk = {.each = each, .arg = arg};
 
 	return db_each(txn, txn->meta->home, TABLE_ORPHANS, NULL, 0, 0,
-		orphan_row, &walk);
+		       orphan_row, &walk);
 }

@@ -22,7 +22,7 @@ static_assert(offsetof(struct pending_bytes, object) == 8, "format");
 #define PENDING_KEY_BYTES 8u
 
 int pending_row_decode(const void *key, size_t key_len, const void *value,
-	size_t len, struct meta_pending *ret)
+		       size_t len, struct meta_pending *ret)
 {
 	static const uint8_t
 		zeros[sizeof(((struct pending_bytes *)0)->reserved)];
@@ -32,8 +32,8 @@ int pending_row_decode(const void *key, size_t key_len, const void *value,
 		return -EBADMSG;
 	memcpy(&b, value, sizeof(b));
 	if ((b.kind != META_PENDING_PAGE && b.kind != META_PENDING_FACT) ||
-		memcmp(b.reserved, zeros, sizeof(zeros)) != 0 ||
-		(b.kind == META_PENDING_PAGE && len != sizeof(b)))
+	    memcmp(b.reserved, zeros, sizeof(zeros)) != 0 ||
+	    (b.kind == META_PENDING_PAGE && len != sizeof(b)))
 		return -EBADMSG;
 	*ret = (struct meta_pending){
 		.clock = key_get64(key),
@@ -61,18 +61,18 @@ int meta_pending_put(struct meta_txn *txn, const struct meta_pending *row)
 
 	key_put64(key, row->clock);
 	rc = db_put(txn, home, TABLE_PENDING, key, sizeof(key), &value,
-		MDB_APPEND | MDB_RESERVE);
+		    MDB_APPEND | MDB_RESERVE);
 	if (rc == DB_EXISTS) {
 		value.mv_size = sizeof(b) + fact_bytes;
 		rc = db_put(txn, home, TABLE_PENDING, key, sizeof(key), &value,
-			MDB_RESERVE);
+			    MDB_RESERVE);
 	}
 	if (rc != 0)
 		return rc;
 	memcpy(value.mv_data, &b, sizeof(b));
 	if (fact_bytes > 0)
 		memcpy((char *)value.mv_data + sizeof(b), row->fact,
-			fact_bytes);
+		       fact_bytes);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ static int pending_row(void *arg, const MDB_val *key, const MDB_val *value)
 	struct meta_pending row;
 
 	if (pending_row_decode(key->mv_data, key->mv_size, value->mv_data,
-		    value->mv_size, &row) < 0) {
+			       value->mv_size, &row) < 0) {
 		db_bad_row(TABLE_PENDING);
 		return 0;
 	}
@@ -103,7 +103,8 @@ static int pending_row(void *arg, const MDB_val *key, const MDB_val *value)
 }
 
 int meta_pending_each(struct meta_txn *txn, uint64_t after,
-	int (*each)(void *arg, const struct meta_pending *row), void *arg)
+		      int (*each)(void *arg, const struct meta_pending *row),
+		      void *arg)
 {
 	struct pending_walk walk = {.each = each, .arg = arg};
 	uint8_t from[PENDING_KEY_BYTES];
@@ -112,5 +113,5 @@ int meta_pending_each(struct meta_txn *txn, uint64_t after,
 		return 0;
 	key_put64(from, after + 1);
 	return db_each(txn, txn->meta->home, TABLE_PENDING, from, sizeof(from),
-		0, pending_row, &walk);
+		       0, pending_row, &walk);
 }

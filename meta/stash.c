@@ -7,7 +7,7 @@
 #define STASH_KEY_BYTES 20u
 
 int meta_stash_put(struct meta_txn *txn, const struct page_version *at,
-	uint32_t serial, const void *fact, size_t len)
+		   uint32_t serial, const void *fact, size_t len)
 {
 	MDB_val value = {.mv_size = len, .mv_data = (void *)(uintptr_t)fact};
 	uint8_t key[STASH_KEY_BYTES];
@@ -15,12 +15,13 @@ int meta_stash_put(struct meta_txn *txn, const struct page_version *at,
 	key_put64(key, at->clock);
 	key_put64(key + 8, at->node);
 	key_put32(key + 16, serial);
-	return db_append(
-		txn, txn->meta->home, TABLE_STASH, key, sizeof(key), &value);
+	return db_append(txn, txn->meta->home, TABLE_STASH, key, sizeof(key),
+			 &value);
 }
 
 int meta_stash_take(struct meta_txn *txn, unsigned max,
-	int (*each)(void *arg, const void *fact, size_t len), void *arg)
+		    int (*each)(void *arg, const void *fact, size_t len),
+		    void *arg)
 {
 	enum meta_tier home = txn->meta->home;
 	MDB_val key, value;
@@ -36,8 +37,8 @@ int meta_stash_take(struct meta_txn *txn, unsigned max,
 
 		rc = db_cursor_del(txn, home, cursor);
 		if (rc == 0)
-			rc = db_seek(
-				txn, home, cursor, &key, &value, MDB_FIRST);
+			rc = db_seek(txn, home, cursor, &key, &value,
+				     MDB_FIRST);
 		if (stop)
 			break;
 	}

@@ -53,12 +53,11 @@ static int state_parse(const char *text, struct env_state *ret)
 	if (version > STATE_VERSION)
 		return -EPROTO;
 	if (sscanf(text,
-		    "pagefs-index %u\nboot %39s\nclean %u\ndamaged %u\n"
-		    "rebuilding %u\nbytes %" SCNu64 "\nmtime_ns %" SCNu64
-		    "\n%n",
-		    &version, state.boot, &clean, &damaged, &rebuilding,
-		    &state.bytes, &state.mtime_ns, &end) != 7 ||
-		end == 0 || clean > 1 || damaged > 1 || rebuilding > 1)
+		   "pagefs-index %u\nboot %39s\nclean %u\ndamaged %u\n"
+		   "rebuilding %u\nbytes %" SCNu64 "\nmtime_ns %" SCNu64 "\n%n",
+		   &version, state.boot, &clean, &damaged, &rebuilding,
+		   &state.bytes, &state.mtime_ns, &end) != 7 ||
+	    end == 0 || clean > 1 || damaged > 1 || rebuilding > 1)
 		return -EBADMSG;
 	state.clean = clean;
 	state.damaged = damaged;
@@ -87,8 +86,8 @@ static int write_file(int dir_fd, const char *name, const char *text)
 	size_t len = strlen(text);
 	int rc = 0;
 	ssize_t put;
-	int fd = openat(
-		dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+			0600);
 
 	if (fd < 0)
 		return -errno;
@@ -116,11 +115,11 @@ int state_write(const char *dir, const struct env_state *state)
 	if (dir_fd < 0)
 		return -errno;
 	snprintf(text, sizeof(text),
-		"pagefs-index %u\nboot %s\nclean %d\ndamaged %d\n"
-		"rebuilding %d\nbytes %" PRIu64 "\nmtime_ns %" PRIu64 "\n",
-		STATE_VERSION, state->boot[0] != '\0' ? state->boot : "-",
-		state->clean, state->damaged, state->rebuilding, state->bytes,
-		state->mtime_ns);
+		 "pagefs-index %u\nboot %s\nclean %d\ndamaged %d\n"
+		 "rebuilding %d\nbytes %" PRIu64 "\nmtime_ns %" PRIu64 "\n",
+		 STATE_VERSION, state->boot[0] != '\0' ? state->boot : "-",
+		 state->clean, state->damaged, state->rebuilding, state->bytes,
+		 state->mtime_ns);
 	rc = write_file(dir_fd, "state.new", text);
 	if (rc == 0 && renameat(dir_fd, "state.new", dir_fd, "state") < 0)
 		rc = -errno;

@@ -31,7 +31,7 @@ static void tomb_key_set(uint8_t key[TOMB_KEY_BYTES], const struct key_id *id)
 }
 
 static int tomb_decode(const MDB_val *value, struct page_version *ret_version,
-	int64_t *ret_at_ns)
+		       int64_t *ret_at_ns)
 {
 	struct tomb_bytes b;
 
@@ -44,8 +44,8 @@ static int tomb_decode(const MDB_val *value, struct page_version *ret_version,
 	return 0;
 }
 
-int meta_tomb_get(
-	struct meta_txn *txn, const struct key_id *id, struct page_version *ret)
+int meta_tomb_get(struct meta_txn *txn, const struct key_id *id,
+		  struct page_version *ret)
 {
 	uint8_t key[TOMB_KEY_BYTES];
 	MDB_val value;
@@ -53,8 +53,8 @@ int meta_tomb_get(
 	int rc;
 
 	tomb_key_set(key, id);
-	rc = db_get(
-		txn, txn->meta->home, TABLE_TOMBS, key, sizeof(key), &value);
+	rc = db_get(txn, txn->meta->home, TABLE_TOMBS, key, sizeof(key),
+		    &value);
 	if (rc != 0)
 		return rc;
 	if (tomb_decode(&value, ret, &at_ns) == 0)
@@ -64,7 +64,7 @@ int meta_tomb_get(
 }
 
 int meta_tomb_put(struct meta_txn *txn, const struct key_id *id,
-	const struct page_version *version, int64_t at_ns)
+		  const struct page_version *version, int64_t at_ns)
 {
 	struct tomb_bytes b = {
 		.clock = le64_put(version->clock),
@@ -81,13 +81,13 @@ int meta_tomb_put(struct meta_txn *txn, const struct key_id *id,
 	if (rc == 0 && page_version_compare(&there, version) > 0)
 		return 0;
 	tomb_key_set(key, id);
-	return db_put(
-		txn, txn->meta->home, TABLE_TOMBS, key, sizeof(key), &value, 0);
+	return db_put(txn, txn->meta->home, TABLE_TOMBS, key, sizeof(key),
+		      &value, 0);
 }
 
 /* 1: dropped; 0: kept. */
 static int sweep_row(struct meta_txn *txn, MDB_cursor *cursor,
-	const MDB_val *value, int64_t before_ns)
+		     const MDB_val *value, int64_t before_ns)
 {
 	struct page_version version;
 	int64_t at_ns;

@@ -179,6 +179,7 @@ static void read_end(struct meta_txn *txn)
 		side->begun = false;
 		memset(side->bound, 0, sizeof(side->bound));
 	}
+	txn->error = 0;
 	pthread_rwlock_unlock(&meta->remap);
 	pool_give(meta, txn);
 }

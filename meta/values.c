@@ -20,12 +20,12 @@ struct totals_bytes {
 
 static_assert(sizeof(struct totals_bytes) == 32, "format");
 
-int meta_value_get(
-	struct meta_txn *txn, const char *name, void *ret, size_t len)
+int meta_value_get(struct meta_txn *txn, const char *name, void *ret,
+		   size_t len)
 {
 	MDB_val value;
-	int rc = db_get(
-		txn, txn->meta->home, TABLE_VALUES, name, strlen(name), &value);
+	int rc = db_get(txn, txn->meta->home, TABLE_VALUES, name, strlen(name),
+			&value);
 
 	if (rc != 0)
 		return rc;
@@ -37,15 +37,15 @@ int meta_value_get(
 	return 0;
 }
 
-int meta_value_put(
-	struct meta_txn *txn, const char *name, const void *bytes, size_t len)
+int meta_value_put(struct meta_txn *txn, const char *name, const void *bytes,
+		   size_t len)
 {
 	MDB_val value = {.mv_size = len, .mv_data = (void *)(uintptr_t)bytes};
 
 	if (len > VALUE_MAX_BYTES)
 		return -EINVAL;
 	return db_put(txn, txn->meta->home, TABLE_VALUES, name, strlen(name),
-		&value, 0);
+		      &value, 0);
 }
 
 /* Counted in the transaction, written once, at its commit. */

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "meta/keys.h"
+#include "meta/row.h"
 #include "tools/lib/clock.h"
 #include "tools/lib/endian.h"
 #include "tools/lib/log.h"
@@ -74,8 +74,8 @@ static bool key_follows(const MDB_val *key, const uint8_t *last, size_t len)
 	return order > 0 || (order == 0 && key->mv_size > len);
 }
 
-static bool row_decodes(
-	enum table table, const MDB_val *key, const MDB_val *value)
+static bool row_decodes(enum table table, const MDB_val *key,
+			const MDB_val *value)
 {
 	struct meta_entry entry;
 	struct meta_chunk chunk;
@@ -84,24 +84,26 @@ static bool row_decodes(
 
 	switch (table) {
 	case TABLE_NAMES:
-		return meta_entry_decode(
-			       value->mv_data, value->mv_size, &entry) == 0;
+		return entry_row_decode(value->mv_data, value->mv_size,
+					&entry) == 0;
 	case TABLE_CHUNKS:
 		return chunk_row_decode(key->mv_data, key->mv_size,
-			       value->mv_data, value->mv_size, &chunk) == 0;
+					value->mv_data, value->mv_size,
+					&chunk) == 0;
 	case TABLE_OBJECTS:
-		return object_row_decode(
-			       value->mv_data, value->mv_size, &object) == 0;
+		return object_row_decode(value->mv_data, value->mv_size,
+					 &object) == 0;
 	case TABLE_PENDING:
 		return pending_row_decode(key->mv_data, key->mv_size,
-			       value->mv_data, value->mv_size, &pending) == 0;
+					  value->mv_data, value->mv_size,
+					  &pending) == 0;
 	default:
 		return true;
 	}
 }
 
 static void walk_table(MDB_txn *txn, MDB_dbi dbi, enum table table, bool whole,
-	struct walk_report *report)
+		       struct walk_report *report)
 {
 	uint8_t last[511];
 	size_t last_len = 0;
@@ -190,8 +192,8 @@ static void check_format(MDB_txn *txn)
 	need(le32_get(format) == META_FORMAT);
 }
 
-static _Noreturn void child_run(
-	const char *dir, bool whole, struct walk_report *report)
+static _Noreturn void child_run(const char *dir, bool whole,
+				struct walk_report *report)
 {
 	const unsigned flags = MDB_RDONLY | MDB_NOLOCK | MDB_NORDAHEAD;
 	MDB_envinfo info;
@@ -239,7 +241,7 @@ void walk_start(struct walk *walk, const char *dir, bool whole)
 {
 	*walk = (struct walk){.pid = -1};
 	walk->report = mmap(NULL, sizeof(*walk->report), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (walk->report == MAP_FAILED) {
 		walk->report = NULL;
 	} else {
@@ -252,7 +254,7 @@ void walk_start(struct walk *walk, const char *dir, bool whole)
 	if (walk->pid < 0)
 		log_warning("index %s: not checked, since no process could be "
 			    "started for it (%s)",
-			dir, strerror(errno));
+			    dir, strerror(errno));
 }
 
 static enum walk_outcome outcome_of(int status, char *ret_why, size_t size)
@@ -270,7 +272,7 @@ static enum walk_outcome outcome_of(int status, char *ret_why, size_t size)
 		}
 	}
 	snprintf(ret_why, size, "reading it crashes (signal %d)",
-		WTERMSIG(status));
+		 WTERMSIG(status));
 	return WALK_DAMAGED;
 }
 

@@ -18,7 +18,7 @@ int scratch_setup(void **state)
 
 	assert_non_null(s);
 	snprintf(s->root, sizeof(s->root), "%s/pagefs-meta-XXXXXX",
-		access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+		 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	assert_non_null(mkdtemp(s->root));
 	snprintf(s->memory, sizeof(s->memory), "%s/memory", s->root);
 	snprintf(s->disk, sizeof(s->disk), "%s/disk", s->root);
@@ -109,12 +109,12 @@ struct meta_entry scratch_entry(uint64_t object, uint64_t clock)
 }
 
 void scratch_put(struct meta_txn *txn, uint64_t dir, const char *name,
-	uint64_t object, uint64_t clock)
+		 uint64_t object, uint64_t clock)
 {
 	struct meta_entry entry = scratch_entry(object, clock);
 	struct meta_object row = {.dir = dir,
-		.hash = meta_name_hash(name, strlen(name)),
-		.links = 1};
+				  .hash = meta_name_hash(name, strlen(name)),
+				  .links = 1};
 	uint64_t check = clock * 31;
 	struct meta_chunk chunk = {
 		.id = {.object = object, .version = entry.version},
@@ -123,8 +123,8 @@ void scratch_put(struct meta_txn *txn, uint64_t dir, const char *name,
 		.checksums = &check,
 	};
 
-	assert_int_equal(
-		meta_name_put(txn, dir, name, strlen(name), &entry), 0);
+	assert_int_equal(meta_name_put(txn, dir, name, strlen(name), &entry),
+			 0);
 	assert_int_equal(meta_object_put(txn, object, &row), 0);
 	assert_int_equal(meta_chunk_put(txn, META_MEMORY, &chunk), 0);
 }
@@ -132,7 +132,7 @@ void scratch_put(struct meta_txn *txn, uint64_t dir, const char *name,
 void scratch_path(struct scratch *s, bool disk, const char *name, char *ret)
 {
 	snprintf(ret, SCRATCH_PATH * 2, "%s/index/%s",
-		disk ? s->disk : s->memory, name);
+		 disk ? s->disk : s->memory, name);
 }
 
 uint64_t scratch_file_bytes(const char *path)
@@ -143,8 +143,8 @@ uint64_t scratch_file_bytes(const char *path)
 	return (uint64_t)st.st_size;
 }
 
-void scratch_file_write(
-	const char *path, uint64_t offset, const void *bytes, size_t len)
+void scratch_file_write(const char *path, uint64_t offset, const void *bytes,
+			size_t len)
 {
 	int fd = open(path, O_WRONLY);
 

@@ -40,13 +40,13 @@ void scratch_commit(struct meta_txn *txn);
 struct meta_entry scratch_entry(uint64_t object, uint64_t clock);
 /* A page as a put leaves it: name, object, chunk in memory. */
 void scratch_put(struct meta_txn *txn, uint64_t dir, const char *name,
-	uint64_t object, uint64_t clock);
+		 uint64_t object, uint64_t clock);
 
 /* Files of the index. */
 void scratch_path(struct scratch *s, bool disk, const char *name, char *ret);
 uint64_t scratch_file_bytes(const char *path);
-void scratch_file_write(
-	const char *path, uint64_t offset, const void *bytes, size_t len);
+void scratch_file_write(const char *path, uint64_t offset, const void *bytes,
+			size_t len);
 
 /* splitmix64: the same numbers each time. */
 uint64_t scratch_random(uint64_t *state);

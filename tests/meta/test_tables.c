@@ -30,8 +30,8 @@ static void a_name_that_was_put_is_found_again_after_a_restart(void **state)
 	assert_int_equal(entry.object, 5);
 	assert_int_equal(entry.version.clock, 100);
 	assert_int_equal(entry.mtime_ns, 1700000000000000002);
-	assert_int_equal(
-		meta_name_get(txn, META_ROOT, "pag", 3, &entry), META_ABSENT);
+	assert_int_equal(meta_name_get(txn, META_ROOT, "pag", 3, &entry),
+			 META_ABSENT);
 	assert_int_equal(meta_name_get(txn, 2, "page", 4, &entry), META_ABSENT);
 	meta_abort(txn);
 }
@@ -48,8 +48,8 @@ static void an_aborted_write_leaves_nothing(void **state)
 	scratch_put(txn, META_ROOT, "page", 5, 100);
 	meta_abort(txn);
 	txn = scratch_read(s);
-	assert_int_equal(
-		meta_name_get(txn, META_ROOT, "page", 4, &entry), META_ABSENT);
+	assert_int_equal(meta_name_get(txn, META_ROOT, "page", 4, &entry),
+			 META_ABSENT);
 	assert_int_equal(meta_get_totals(txn, &totals), 0);
 	assert_int_equal(totals.pages, 0);
 	meta_abort(txn);
@@ -66,15 +66,15 @@ static void the_longest_name_works_and_a_longer_one_is_refused(void **state)
 	memset(name, 'x', sizeof(name));
 	scratch_open(s);
 	txn = scratch_write(s);
-	assert_int_equal(
-		meta_name_put(txn, 1, name, NAME_MAX_BYTES, &entry), 0);
-	assert_int_equal(
-		meta_name_get(txn, 1, name, NAME_MAX_BYTES, &entry), 0);
+	assert_int_equal(meta_name_put(txn, 1, name, NAME_MAX_BYTES, &entry),
+			 0);
+	assert_int_equal(meta_name_get(txn, 1, name, NAME_MAX_BYTES, &entry),
+			 0);
 	assert_int_equal(meta_name_put(txn, 1, name, sizeof(name), &entry),
-		-ENAMETOOLONG);
+			 -ENAMETOOLONG);
 	assert_int_equal(meta_name_del(txn, 1, name, NAME_MAX_BYTES), 0);
-	assert_int_equal(
-		meta_name_del(txn, 1, name, NAME_MAX_BYTES), META_ABSENT);
+	assert_int_equal(meta_name_del(txn, 1, name, NAME_MAX_BYTES),
+			 META_ABSENT);
 	scratch_commit(txn);
 }
 
@@ -95,18 +95,18 @@ static void a_directory_is_empty_when_its_last_name_is_gone(void **state)
 	scratch_commit(txn);
 }
 
-static void put_directory(
-	struct meta_txn *txn, uint64_t dir, const char *name, uint64_t object)
+static void put_directory(struct meta_txn *txn, uint64_t dir, const char *name,
+			  uint64_t object)
 {
 	struct meta_entry entry = scratch_entry(object, object);
 	struct meta_object row = {.dir = dir,
-		.hash = meta_name_hash(name, strlen(name)),
-		.links = 2};
+				  .hash = meta_name_hash(name, strlen(name)),
+				  .links = 2};
 
 	entry.type = META_DIR;
 	entry.stored_bytes = 0;
-	assert_int_equal(
-		meta_name_put(txn, dir, name, strlen(name), &entry), 0);
+	assert_int_equal(meta_name_put(txn, dir, name, strlen(name), &entry),
+			 0);
 	assert_int_equal(meta_object_put(txn, object, &row), 0);
 }
 
@@ -125,8 +125,8 @@ static void an_object_leads_to_its_name_and_a_name_to_its_key(void **state)
 	put_directory(txn, 10, "bb", 11);
 	scratch_put(txn, 11, "page", 12, 5);
 
-	assert_int_equal(
-		meta_object_name(txn, 12, &dir, name, &len, &entry), 0);
+	assert_int_equal(meta_object_name(txn, 12, &dir, name, &len, &entry),
+			 0);
 	assert_int_equal(dir, 11);
 	assert_string_equal(name, "page");
 	assert_int_equal(len, 4);
@@ -142,7 +142,7 @@ static void an_object_leads_to_its_name_and_a_name_to_its_key(void **state)
 	assert_int_equal(meta_key(txn, 11, "page", 4, key, &len), META_ABSENT);
 	assert_int_equal(meta_name_del(txn, 11, "page", 4), 0);
 	assert_int_equal(meta_object_name(txn, 12, &dir, name, &len, &entry),
-		META_ABSENT);
+			 META_ABSENT);
 	meta_abort(txn);
 }
 
@@ -173,8 +173,8 @@ static void a_key_of_4096_bytes_fits_and_a_longer_one_does_not(void **state)
 	assert_int_equal(len, 4095);
 	assert_int_equal(meta_key(txn, dir, key, 256, key, &len), 0);
 	assert_int_equal(len, 4096);
-	assert_int_equal(
-		meta_key(txn, dir, key, 257, key, &len), -ENAMETOOLONG);
+	assert_int_equal(meta_key(txn, dir, key, 257, key, &len),
+			 -ENAMETOOLONG);
 	meta_abort(txn);
 }
 
@@ -189,21 +189,22 @@ static void directories_that_contain_each_other_end_the_walk(void **state)
 	txn = scratch_write(s);
 	put_directory(txn, 11, "a", 10);
 	put_directory(txn, 10, "b", 11);
-	assert_int_equal(
-		meta_key(txn, 10, "page", 4, key, &len), -ENAMETOOLONG);
+	assert_int_equal(meta_key(txn, 10, "page", 4, key, &len),
+			 -ENAMETOOLONG);
 	meta_abort(txn);
 }
 
 /* ---- chunks ---- */
 
 static void put_chunk(struct meta_txn *txn, enum meta_tier tier,
-	uint64_t object, uint32_t index, uint64_t clock, uint32_t len)
+		      uint64_t object, uint32_t index, uint64_t clock,
+		      uint32_t len)
 {
 	uint64_t checks[256];
 	struct meta_chunk chunk = {
 		.id = {.object = object,
-			.index = index,
-			.version = {.clock = clock, .node = 3}},
+		       .index = index,
+		       .version = {.clock = clock, .node = 3}},
 		.len_bytes = len,
 		.slot = 11,
 		.bucket = 12,
@@ -224,18 +225,10 @@ static void a_version_sees_the_newest_chunk_not_newer_than_itself(void **state)
 		uint64_t at;
 		uint64_t found; /* 0: absent */
 	} rows[] = {
-		{0, 9, 0},
-		{0, 10, 10},
-		{0, 11, 10},
-		{0, 19, 10},
-		{0, 20, 20},
-		{0, UINT64_MAX, 20},
-		{1, 10, 0},
-		{1, 15, 15},
-		{1, 99, 15},
-		{2, 99, 0},
-		{3, 30, 30},
-		{3, 29, 0},
+		{0, 9, 0},	    {0, 10, 10}, {0, 11, 10},
+		{0, 19, 10},	    {0, 20, 20}, {0, UINT64_MAX, 20},
+		{1, 10, 0},	    {1, 15, 15}, {1, 99, 15},
+		{2, 99, 0},	    {3, 30, 30}, {3, 29, 0},
 		{4, UINT64_MAX, 0},
 	};
 	struct scratch *s = *state;
@@ -253,13 +246,14 @@ static void a_version_sees_the_newest_chunk_not_newer_than_itself(void **state)
 		txn = scratch_read(s);
 		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 			int rc = meta_chunk_get(txn, (enum meta_tier)tier, 5,
-				rows[i].index, rows[i].at, &chunk);
+						rows[i].index, rows[i].at,
+						&chunk);
 
-			assert_int_equal(
-				rc, rows[i].found == 0 ? META_ABSENT : 0);
+			assert_int_equal(rc,
+					 rows[i].found == 0 ? META_ABSENT : 0);
 			if (rc == 0)
-				assert_int_equal(
-					chunk.id.version.clock, rows[i].found);
+				assert_int_equal(chunk.id.version.clock,
+						 rows[i].found);
 		}
 		meta_abort(txn);
 	}
@@ -319,7 +313,7 @@ static void chunks_of_an_object_come_in_order(void **state)
 		for (uint32_t index = 0; index < 4; index++)
 			for (uint64_t clock = 9; clock >= 7; clock--)
 				put_chunk(txn, META_DISK, object, index, clock,
-					10);
+					  10);
 	assert_int_equal(meta_chunk_del(txn, META_DISK, &id), 0);
 	assert_int_equal(meta_chunk_del(txn, META_DISK, &id), META_ABSENT);
 	assert_int_equal(
@@ -346,10 +340,10 @@ static void without_a_disk_the_disk_has_no_chunks(void **state)
 	assert_int_equal(scratch_open_memory(s), 0);
 	txn = scratch_write(s);
 	scratch_put(txn, META_ROOT, "page", 5, 100);
-	assert_int_equal(
-		meta_chunk_get(txn, META_DISK, 5, 0, 100, &chunk), META_ABSENT);
-	assert_int_equal(
-		meta_chunk_del(txn, META_DISK, &chunk.id), META_ABSENT);
+	assert_int_equal(meta_chunk_get(txn, META_DISK, 5, 0, 100, &chunk),
+			 META_ABSENT);
+	assert_int_equal(meta_chunk_del(txn, META_DISK, &chunk.id),
+			 META_ABSENT);
 	assert_int_equal(meta_chunk_put(txn, META_DISK, &chunk), -EINVAL);
 	assert_int_equal(
 		meta_chunk_each(txn, META_DISK, 0, 0, count_chunk, seen), 0);
@@ -357,15 +351,15 @@ static void without_a_disk_the_disk_has_no_chunks(void **state)
 	scratch_close(s);
 	assert_int_equal(scratch_open_memory(s), 0);
 	txn = scratch_read(s);
-	assert_int_equal(
-		meta_chunk_get(txn, META_MEMORY, 5, 0, 100, &chunk), 0);
+	assert_int_equal(meta_chunk_get(txn, META_MEMORY, 5, 0, 100, &chunk),
+			 0);
 	meta_abort(txn);
 }
 
 /* ---- attrs ---- */
 
 static int concat_attr(void *arg, const char *name, size_t name_len,
-	const void *value, size_t len)
+		       const void *value, size_t len)
 {
 	char *text = arg;
 
@@ -405,8 +399,8 @@ static void attributes_are_kept_copied_and_dropped(void **state)
 	text[0] = '\0';
 	assert_int_equal(meta_attr_each(txn, 6, concat_attr, text), 0);
 	assert_string_equal(text, "=target;user.a=1;user.b=3;user.empty=;");
-	assert_int_equal(
-		meta_attr_get(txn, 4, "user.x", 6, &value, &len), META_ABSENT);
+	assert_int_equal(meta_attr_get(txn, 4, "user.x", 6, &value, &len),
+			 META_ABSENT);
 	assert_int_equal(meta_attr_get(txn, 7, "user.x", 6, &value, &len), 0);
 	assert_int_equal(len, 5);
 	meta_abort(txn);
@@ -436,8 +430,8 @@ static void the_largest_attribute_fits_and_is_copied(void **state)
 	assert_int_equal(len, XATTR_MAX_BYTES);
 	assert_memory_equal(value, bytes, len);
 	assert_int_equal(meta_attr_del_all(txn, 5), 0);
-	assert_int_equal(
-		meta_attr_get(txn, 5, "a", 1, &value, &len), META_ABSENT);
+	assert_int_equal(meta_attr_get(txn, 5, "a", 1, &value, &len),
+			 META_ABSENT);
 	scratch_commit(txn);
 	free(bytes);
 }
@@ -499,8 +493,8 @@ static void pending_rows_come_in_the_order_of_their_clocks(void **state)
 	seen = (struct seen_pending){.max = 8};
 	assert_int_equal(meta_pending_each(txn, 20, see_pending, &seen), 0);
 	assert_int_equal(seen.count, 1);
-	assert_int_equal(
-		meta_pending_each(txn, UINT64_MAX, see_pending, &seen), 0);
+	assert_int_equal(meta_pending_each(txn, UINT64_MAX, see_pending, &seen),
+			 0);
 	scratch_commit(txn);
 }
 
@@ -583,8 +577,8 @@ static void a_tombstone_keeps_the_newest_version_until_it_is_old(void **state)
 	for (uint64_t i = 1; i <= 5000; i++) {
 		struct key_id id = {.lo = i, .hi = i * 0x9E3779B97F4A7C15u};
 
-		assert_int_equal(
-			meta_tomb_put(txn, &id, &version, (int64_t)i), 0);
+		assert_int_equal(meta_tomb_put(txn, &id, &version, (int64_t)i),
+				 0);
 		assert_int_equal(meta_tomb_put(txn, &id, &older, 1), 0);
 	}
 	for (int calls = 0; calls < 400; calls++) {
@@ -645,8 +639,8 @@ static void a_value_comes_back_only_in_its_own_length(void **state)
 
 	scratch_open(s);
 	txn = scratch_write(s);
-	assert_int_equal(
-		meta_value_get(txn, "node", &got, sizeof(got)), META_ABSENT);
+	assert_int_equal(meta_value_get(txn, "node", &got, sizeof(got)),
+			 META_ABSENT);
 	assert_int_equal(meta_value_put(txn, "node", &v, sizeof(v)), 0);
 	assert_int_equal(meta_value_get(txn, "node", &got, sizeof(got)), 0);
 	assert_int_equal(got, 42);
