@@ -344,8 +344,9 @@ int db_each(struct meta_txn *txn, enum meta_tier tier, enum table table,
 		return rc;
 	while ((rc = db_seek(txn, tier, cursor, &key, &value, op)) == 0) {
 		op = MDB_NEXT;
-		if (key.mv_size < prefix_len ||
-		    memcmp(key.mv_data, from, prefix_len) != 0)
+		if (prefix_len > 0 &&
+		    (key.mv_size < prefix_len ||
+		     memcmp(key.mv_data, from, prefix_len) != 0))
 			break;
 		if (row(arg, &key, &value) != 0)
 			break;
