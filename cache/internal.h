@@ -10,10 +10,14 @@
  *   names_*.c    look-ups, listings and changes of the name space
  *   objects.c    what a change of names does to objects and their chunks
  *   facts.c      what the journal is told
- *   page.c       open pages: pins, reads
- *   fetch.c      chunks from disk into slots, one fetch for many readers
+ *   chunk.c, chunk_get.c  where a chunk is; pins, gets
+ *   page.c, page_*.c  open pages: pins, reads
+ *   fetch.c, fetch_work.c  chunks from disk into slots, one fetch for many
+ *                readers; their rows
  *   room.c       slots for whoever needs one: evicts, waits, gives up
- *   evict.c      watermark eviction and bucket eviction
+ *   evict.c      victims, watermark eviction, the evictor's thread
+ *   evict_bucket.c  bucket eviction
+ *   evict_hand.c the operator's evict
  *   writeback.c  pending pages and facts to buckets, in order
  *   staging.c, stage_*.c  writers and commits
  *   recover.c    start: claims slots, drops what is lost
@@ -24,6 +28,8 @@
  * transaction, the pages' lock (pages_need() is asked within a transaction, so
  * nobody begins one under it), fetch lock, negative's own.  Nothing here is
  * held while waiting for a disk read but staging->lock.
+ *
+ * Outside of them all but staging->lock: evict_begin().
  *
  * The stagings' lock is two: the one of names (commits of writers, renames,
  * unlinks), taken before a transaction, and within any of these the one of the
@@ -116,16 +122,18 @@ int cache_chunk_pin(struct cache *cache, uint64_t object, uint32_t index,
 		    uint64_t at_clock, struct cache_slot *ret);
 
 /* Gets the chunk into memory: from memory, else one read shared by all that
- * wait for it, else CACHE_MISS.  `done` once, by the deadline, perhaps before
- * this returns: 0 and a pinned slot (the callee's to unpin), CACHE_HOLE,
- * CACHE_MISS (no row anywhere), CACHE_FAILED (damaged, EIO, timed out),
- * CACHE_BUSY (no memory).  Runs on the ring's thread: must not block. */
+ * wait for it, else CACHE_MISS.  `class` says owner and mode; the slot is as
+ * long as the chunk.  `done` once, within clock_deadline_ns() of the chunk's
+ * length, perhaps before this returns: 0 and a pinned slot (the callee's to
+ * unpin), CACHE_HOLE, CACHE_MISS (it was lost while somebody had the version
+ * open), CACHE_FAILED (damaged, EIO, timed out), CACHE_BUSY (no memory).  Runs
+ * on the ring's thread: must not block.  Not within a transaction. */
 typedef void cache_fetched_fn(void *arg, int outcome,
 			      const struct cache_slot *slot);
 void cache_chunk_fetch(struct cache *cache, const struct slot_class *class,
 		       uint64_t object, uint32_t index, uint64_t at_clock,
-		       uint64_t deadline_ns, cache_fetched_fn *done, void *arg);
-/* The same, waiting: for writers (copy on write). */
+		       cache_fetched_fn *done, void *arg);
+/* The same, waiting until the deadline: for writers (copy on write). */
 int cache_chunk_fetch_wait(struct cache *cache, const struct slot_class *class,
 			   uint64_t object, uint32_t index, uint64_t at_clock,
 			   uint64_t deadline_ns, struct cache_slot *ret);
@@ -134,7 +142,7 @@ int cache_chunk_fetch_wait(struct cache *cache, const struct slot_class *class,
 
 /* A reserved slot of this class: evicts and waits for write-behind as needed,
  * until the deadline.  0, or -ENOSPC.  wait false: evicts clean pages at
- * most, never waits. */
+ * most, never waits.  Not within a transaction. */
 int cache_room(struct cache *cache, const struct slot_class *class,
 	       uint64_t deadline_ns, bool wait, slot_t *ret);
 struct slot_class cache_class(struct cache *cache, uint64_t len_bytes,
@@ -168,6 +176,10 @@ struct cache_garbage {
 	struct bucket_place *places;
 	size_t place_count, place_room;
 };
+int cache_garbage_slot(struct cache_garbage *garbage,
+		       const struct cache_slot *slot);
+int cache_garbage_place(struct cache_garbage *garbage,
+			const struct bucket_place *place);
 void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage);
 void cache_garbage_drop(struct cache_garbage *garbage); /* after an abort */
 
@@ -270,7 +282,13 @@ int writeback_wait_batch(struct writeback *writeback, uint64_t deadline_ns);
 int writeback_spill(struct writeback *writeback, struct bucket_record *records,
 		    unsigned count, uint64_t deadline_ns);
 
-/* ---- bucket eviction (evict.c) ---- */
+/* ---- eviction (evict.c, evict_bucket.c) ---- */
+
+/* Between these no slot is half evicted: it can be pinned, or it is gone for
+ * good.  Taken before a write transaction, never within one.  Before there is
+ * an evictor they do nothing. */
+void evict_begin(struct cache *cache);
+void evict_end(struct cache *cache);
 
 /* Makes room on disk: drops the coldest bucket, its rows, and the pages that
  * are nowhere else.  0, -ENOENT (nothing can be dropped), -errno.  Called by

@@ -91,18 +91,30 @@ static int lose_name(void *arg, const struct object_name *name)
 	return error;
 }
 
-int cache_page_lost(struct cache *cache, uint64_t object)
+static int lose_in_transaction(struct cache *cache, uint64_t object,
+			       struct losing *losing)
 {
-	struct losing losing = {.cache = cache};
-	int error = meta_begin_write(cache->meta, &losing.txn);
+	int error = meta_begin_write(cache->meta, &losing->txn);
 
 	if (error)
 		return error;
-	error = object_each_name(losing.txn, object, lose_name, &losing);
-	if (error || !losing.lost)
-		meta_abort(losing.txn);
+	error = object_each_name(losing->txn, object, lose_name, losing);
+	if (error || !losing->lost)
+		meta_abort(losing->txn);
 	else
-		error = cache_commit(cache, losing.txn);
+		error = cache_commit(cache, losing->txn);
+	return error;
+}
+
+int cache_page_lost(struct cache *cache, uint64_t object)
+{
+	struct losing losing = {.cache = cache};
+	int error;
+
+	/* What is half evicted may come back: it is not lost. */
+	evict_begin(cache);
+	error = lose_in_transaction(cache, object, &losing);
+	evict_end(cache);
 	if (error || !losing.lost) {
 		cache_garbage_drop(&losing.garbage);
 		return error ? error : CACHE_MISS;

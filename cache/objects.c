@@ -194,8 +194,8 @@ int object_name_move(struct meta_txn *txn, uint64_t object, uint64_t from_dir,
 
 /* ---- garbage ---- */
 
-static int garbage_slot(struct cache_garbage *garbage,
-			const struct cache_slot *slot)
+int cache_garbage_slot(struct cache_garbage *garbage,
+		       const struct cache_slot *slot)
 {
 	struct cache_slot *grown;
 
@@ -212,8 +212,8 @@ static int garbage_slot(struct cache_garbage *garbage,
 	return 0;
 }
 
-static int garbage_place(struct cache_garbage *garbage,
-			 const struct bucket_place *place)
+int cache_garbage_place(struct cache_garbage *garbage,
+			const struct bucket_place *place)
 {
 	struct bucket_place *grown;
 
@@ -235,10 +235,14 @@ void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage)
 	for (size_t i = 0; i < garbage->slot_count; i++) {
 		const struct cache_slot *slot = &garbage->slots[i];
 
-		/* A slot that eviction took meanwhile is eviction's, or
-		 * somebody else's by now. */
-		if (arena_pin(cache->arena, slot->slot, &slot->id) != 0)
-			continue;
+		/* A slot that eviction took meanwhile is eviction's, which
+		 * frees it or gives it back. */
+		if (arena_pin(cache->arena, slot->slot, &slot->id) != 0) {
+			evict_begin(cache);
+			evict_end(cache);
+			if (arena_pin(cache->arena, slot->slot, &slot->id) != 0)
+				continue;
+		}
 		arena_free(cache->arena, slot->slot);
 		arena_unpin(cache->arena, slot->slot);
 	}
@@ -337,12 +341,13 @@ static int row_drop(struct meta_txn *txn, const struct row *row,
 	if (error)
 		return error < 0 ? error : 0;
 	if (row->tier == META_MEMORY)
-		return garbage_slot(garbage,
-				    &(struct cache_slot){row->slot, row->id,
-							 row->len_bytes});
+		return cache_garbage_slot(garbage,
+					  &(struct cache_slot){row->slot,
+							       row->id,
+							       row->len_bytes});
 	error = meta_bucket_add(txn, row->place.bucket,
 				-(int64_t)round_up_block(row->len_bytes));
-	return error ? error : garbage_place(garbage, &row->place);
+	return error ? error : cache_garbage_place(garbage, &row->place);
 }
 
 /* The versions at which an object has names. */
