@@ -102,23 +102,37 @@ static uint32_t round_to_eighth(uint64_t len_bytes)
 	return (uint32_t)((len_bytes + step - 1) / step * step);
 }
 
-/* Counts the size among the most recent ones; true from the second time. */
-static bool size_repeats(struct arena *arena, uint32_t slot_bytes)
+/* Old requests count half after this many new ones. */
+static void age_sizes(struct arena *arena)
+{
+	arena->sizes_seen = 0;
+	for (uint32_t i = 0; i < ARENA_SIZES_MAX; i++) {
+		arena->sizes[i].seen = (arena->sizes[i].seen + 1) / 2;
+		arena->sizes_seen += arena->sizes[i].seen;
+	}
+}
+
+/* Counts the size among the most recent ones: how often it was seen. */
+static uint32_t count_size(struct arena *arena, uint32_t slot_bytes)
 {
 	struct arena_size size = {.slot_bytes = slot_bytes};
 	uint32_t at;
 
+	if (arena->sizes_seen >= ARENA_SIZES_AGE)
+		age_sizes(arena);
 	for (at = 0; at < ARENA_SIZES_MAX - 1; at++) {
-		if (arena->sizes[at].slot_bytes == slot_bytes) {
-			size = arena->sizes[at];
+		if (arena->sizes[at].slot_bytes == slot_bytes)
 			break;
-		}
 	}
+	if (arena->sizes[at].slot_bytes == slot_bytes)
+		size = arena->sizes[at];
+	else
+		arena->sizes_seen -= arena->sizes[at].seen;
 	memmove(&arena->sizes[1], &arena->sizes[0], at * sizeof(size));
-	if (size.seen < UINT32_MAX)
-		size.seen++;
+	size.seen++;
+	arena->sizes_seen++;
 	arena->sizes[0] = size;
-	return size.seen > 1;
+	return size.seen;
 }
 
 static bool region_to_spare(const struct arena *arena)
@@ -151,23 +165,23 @@ struct slot_class arena_class_for(struct arena *arena, uint64_t len_bytes,
 {
 	uint64_t exact = round_up_block(len_bytes ? len_bytes : 1);
 	struct slot_class class = {(uint32_t)exact, uid, gid, mode};
-	uint32_t fits;
-	bool repeats;
+	uint32_t seen, fits;
 
 	assert(len_bytes <= arena->region_bytes);
 	pthread_mutex_lock(&arena->lock);
-	repeats = size_repeats(arena, class.slot_bytes);
+	seen = count_size(arena, class.slot_bytes);
 	if (arena_class_find(arena, &class))
 		goto out;
-	/* A size that can be passed through gets what it needs for that; the
-	 * others don't get a region each, once there is none to spare: a
-	 * small arena would be all single slots of many classes. */
-	if (repeats && exact >= ARENA_SLOT_FILE_MIN_BYTES)
+	/* Once there is no region to spare, only a size that can be passed
+	 * through, and that is a region's share of what is asked for, gets
+	 * one: a small arena would be all single slots of many classes. */
+	if (seen > 1 && exact >= ARENA_SLOT_FILE_MIN_BYTES &&
+	    seen * arena->bytes >= arena->sizes_seen * arena->region_bytes)
 		goto out;
 	fits = region_to_spare(arena) ? 0 : class_that_fits(arena, &class);
 	if (fits)
 		class.slot_bytes = fits;
-	else if (!repeats)
+	else if (seen < 2)
 		class.slot_bytes = round_to_eighth(exact);
 	if (class.slot_bytes > arena->region_bytes)
 		class.slot_bytes = (uint32_t)exact;

@@ -21,7 +21,8 @@
 #define ARENA_REGIONS_MAX 65535u
 /* Slots from here on are files of their own. */
 #define ARENA_SLOT_FILE_MIN_BYTES (256u << 10)
-#define ARENA_SIZES_MAX 64u
+#define ARENA_SIZES_MAX 64u /* sizes remembered, for arena_class_for() */
+#define ARENA_SIZES_AGE 1024u
 #define ARENA_STRIPES 16u
 
 /* A slot's life; arena_state.c has the table.
@@ -133,6 +134,7 @@ struct arena {
 	struct arena_size {
 		uint32_t slot_bytes, seen;
 	} sizes[ARENA_SIZES_MAX]; /* most recent first */
+	uint32_t sizes_seen;	  /* sum of theirs */
 
 	_Atomic uint64_t dirty_bytes;
 	struct arena_stripe pinned[ARENA_STRIPES];

@@ -283,8 +283,12 @@ static int remove_one(const char *path, const struct stat *st, int type,
 /* Removing whole trees asks for a look at the path: one of ours? */
 static bool ours(const char *path)
 {
-	return !strstr(path, "/..") &&
-	       (strstr(path, "/pagefs/") || strstr(path, "/pagefs-"));
+	size_t len = strlen(path);
+
+	if (strstr(path, "/../") ||
+	    (len >= 3 && !strcmp(path + len - 3, "/..")))
+		return false;
+	return strstr(path, "/pagefs/") || strstr(path, "/pagefs-");
 }
 
 int arena_unplace(const char *path)

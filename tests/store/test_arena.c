@@ -392,6 +392,24 @@ static void many_classes_all_get_their_turn(void **state)
 	assert_int_equal(stats_of(arena).pinned_bytes, 0);
 }
 
+static void more_sizes_than_regions_still_fill_the_arena(void **state)
+{
+	struct arena *arena = ((struct arena_fixture *)*state)->arena;
+	slot_t slot;
+
+	for (uint64_t i = 0; i < 2000; i++) {
+		uint32_t len_bytes = KIB(300) + KIB(4) * (uint32_t)(i * 7 % 50);
+		struct slot_class class =
+			arena_class_for(arena, len_bytes, 0, 0, 0600);
+
+		assert_true(class.slot_bytes >= len_bytes);
+		assert_int_equal(chunk_put(arena, &class, 1 + i, &slot), 0);
+	}
+	print_message("%llu slots of 400 KiB in the mean\n",
+		      (unsigned long long)stats_of(arena).live_slots);
+	assert_true(stats_of(arena).live_slots >= 45);
+}
+
 static void a_growing_class_takes_from_what_nobody_uses(void **state)
 {
 	struct arena *arena = ((struct arena_fixture *)*state)->arena;
@@ -593,6 +611,7 @@ int main(void)
 			a_region_too_large_for_one_call_is_drained_by_several),
 		WITH_ARENA(a_restored_victim_is_there_again),
 		WITH_ARENA(many_classes_all_get_their_turn),
+		WITH_ARENA(more_sizes_than_regions_still_fill_the_arena),
 		WITH_ARENA(a_growing_class_takes_from_what_nobody_uses),
 		WITH_ARENA(another_owner_or_mode_never_gets_the_slot),
 		WITH_ARENA(a_size_that_repeats_is_exact),

@@ -104,6 +104,36 @@ static bool is_there(const char *path, const char *name)
 	return !access(full, F_OK);
 }
 
+/* To the last slot, with huge pages or without. */
+static void filled_to_the_brim(void)
+{
+	static const uint32_t sizes[] = {KIB(448), KIB(3584), KIB(20), MIB(2)};
+	uint64_t room;
+	char path[256];
+
+	CHECK(!arena_place("one", WANTED, path, sizeof(path), &room));
+	for (unsigned i = 0; i < 4; i++) {
+		struct arena_config config = {
+			.bytes = WANTED, .dir = path, .slot_files = true};
+		struct slot_class class = {sizes[i], 0, 0, 0600};
+		struct arena *arena;
+		struct statfs fs;
+		slot_t slot;
+		int rc;
+
+		CHECK(arena_open(&config, &arena) == ARENA_FRESH);
+		while (!(rc = arena_alloc(arena, &class, &slot)))
+			memset(arena_data(arena, slot), 1, sizes[i]);
+		CHECK(rc == ARENA_FULL);
+		CHECK(!statfs(path, &fs));
+		CHECK((uint64_t)(fs.f_blocks - fs.f_bfree) *
+			      (uint64_t)fs.f_bsize <=
+		      WANTED);
+		arena_close(arena, false);
+	}
+	CHECK(!arena_unplace(path));
+}
+
 static void as_root(void)
 {
 	char path[256];
@@ -236,6 +266,7 @@ static void strange_names(void)
 	}
 
 CASE(root_gets_a_tmpfs_that_is_found_again, as_root)
+CASE(a_full_arena_takes_no_more_than_its_size_of_the_tmpfs, filled_to_the_brim)
 CASE(an_arena_larger_than_what_is_there_is_refused_with_the_room, too_large)
 CASE(root_that_cannot_mount_is_placed_like_a_user, root_in_a_container)
 CASE(a_user_gets_a_directory_where_there_is_room, as_somebody)
@@ -248,6 +279,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(root_gets_a_tmpfs_that_is_found_again),
+		cmocka_unit_test(
+			a_full_arena_takes_no_more_than_its_size_of_the_tmpfs),
 		cmocka_unit_test(
 			an_arena_larger_than_what_is_there_is_refused_with_the_room),
 		cmocka_unit_test(root_that_cannot_mount_is_placed_like_a_user),
