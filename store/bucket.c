@@ -41,8 +41,7 @@ static bool parse_file_name(const char *name, uint32_t *ret)
 	return true;
 }
 
-/* ---- the table
- * ------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 /* Where the id is, or would be.  Called with the lock held. */
 static size_t table_place(const struct buckets *buckets, uint32_t id)
@@ -146,7 +145,7 @@ void bucket_bury(struct buckets *buckets)
 	graves = buckets->graves;
 	buckets->graves = NULL;
 	for (struct bucket *bucket = graves; bucket;
-		bucket = bucket->next_grave)
+	     bucket = bucket->next_grave)
 		buckets->fds -= bucket->fd >= 0;
 	pthread_mutex_unlock(&buckets->lock);
 	while (graves) {
@@ -170,8 +169,8 @@ int bucket_open_file(struct buckets *buckets, uint32_t id, int flags)
 	buffered = buckets->buffered;
 	pthread_mutex_unlock(&buckets->lock);
 	flags |= O_RDWR | O_CLOEXEC;
-	fd = openat(
-		buckets->fd, name, buffered ? flags : flags | O_DIRECT, 0600);
+	fd = openat(buckets->fd, name, buffered ? flags : flags | O_DIRECT,
+		    0600);
 	if (fd >= 0 || errno != EINVAL || buffered)
 		return fd < 0 ? -errno : fd;
 
@@ -188,7 +187,7 @@ int bucket_open_file(struct buckets *buckets, uint32_t id, int flags)
 			    "O_DIRECT; buckets go through the page cache, "
 			    "which costs memory and a copy. ext4 and XFS take "
 			    "it",
-			buckets->path);
+			    buckets->path);
 	return fd;
 }
 
@@ -220,9 +219,10 @@ static int open_fd(struct bucket *bucket)
 
 	if (fd < 0) {
 		log_limited(&limit, LOG_LEVEL_WARNING,
-			"disk: %s/%010" PRIu32 ".bucket can't be opened: %s%s",
-			buckets->path, bucket->id, strerror(-fd),
-			fd == -EMFILE ? "; raise `ulimit -n`" : "");
+			    "disk: %s/%010" PRIu32
+			    ".bucket can't be opened: %s%s",
+			    buckets->path, bucket->id, strerror(-fd),
+			    fd == -EMFILE ? "; raise `ulimit -n`" : "");
 		return fd;
 	}
 	pthread_mutex_lock(&buckets->lock);
@@ -301,8 +301,7 @@ int bucket_create(struct buckets *buckets, struct bucket **ret)
 	return 0;
 }
 
-/* ---- open and close
- * ---------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 static int note_file(struct buckets *buckets, const char *name)
 {
@@ -311,8 +310,8 @@ static int note_file(struct buckets *buckets, const char *name)
 	uint32_t id;
 
 	if (!parse_file_name(name, &id) ||
-		fstatat(buckets->fd, name, &st, AT_SYMLINK_NOFOLLOW) ||
-		!S_ISREG(st.st_mode))
+	    fstatat(buckets->fd, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(st.st_mode))
 		return 0;
 	pthread_mutex_lock(&buckets->lock);
 	bucket = table_add(buckets, id);
@@ -379,7 +378,7 @@ static void buckets_free(struct buckets *buckets)
 }
 
 int buckets_open(const struct buckets_config *config, struct buckets **ret,
-	char *ret_reason)
+		 char *ret_reason)
 {
 	struct buckets *buckets = calloc(1, sizeof(*buckets));
 	int error;
@@ -402,7 +401,7 @@ int buckets_open(const struct buckets_config *config, struct buckets **ret,
 		error = note_files(buckets);
 		if (error && ret_reason)
 			snprintf(ret_reason, 256, "%s: %s", buckets->path,
-				strerror(-error));
+				 strerror(-error));
 		if (error)
 			directory_close(buckets);
 	}
@@ -433,8 +432,7 @@ uint64_t buckets_node(const struct buckets *buckets)
 	return buckets->superblock.node;
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------ */
+/* ---- reading ---- */
 
 static void release_bucket(void *owner)
 {
@@ -442,7 +440,7 @@ static void release_bucket(void *owner)
 }
 
 int bucket_read(struct buckets *buckets, const struct bucket_place *place,
-	void *data, struct io_request *request)
+		void *data, struct io_request *request)
 {
 	struct bucket *bucket;
 	int error = bucket_get(buckets, place->bucket, &bucket);
@@ -462,8 +460,7 @@ int bucket_read(struct buckets *buckets, const struct bucket_place *place,
 	return 0;
 }
 
-/* ---- room and eviction
- * --------------------------------------------------------------- */
+/* ---- room and eviction ---- */
 
 void bucket_forget(struct buckets *buckets, const struct bucket_place *place)
 {
@@ -578,7 +575,7 @@ static void remember_number(struct buckets *buckets, uint32_t id)
 	error = directory_write_superblock(buckets);
 	if (error)
 		log_warning("disk: %s/../pagefs could not be written: %s",
-			buckets->path, strerror(-error));
+			    buckets->path, strerror(-error));
 }
 
 int bucket_remove(struct buckets *buckets, uint32_t id, bool unused)
@@ -598,7 +595,7 @@ int bucket_remove(struct buckets *buckets, uint32_t id, bool unused)
 	if (unlinkat(buckets->fd, name, 0) && errno != ENOENT) {
 		error = -errno;
 		log_error("disk: %s/%s can't be removed: %s", buckets->path,
-			name, strerror(-error));
+			  name, strerror(-error));
 		return error;
 	}
 	if (unused && id + 1 == buckets->superblock.next_bucket)

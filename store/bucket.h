@@ -75,7 +75,7 @@ struct bucket_record {
  * an unsealed one is cut after its last whole record at the first append.
  * ret_reason (256 bytes) may be NULL. */
 int buckets_open(const struct buckets_config *config, struct buckets **ret,
-	char *ret_reason);
+		 char *ret_reason);
 /* Seals nothing: the open bucket is continued at the next start. */
 void buckets_close(struct buckets *buckets);
 /* The node's id, as DIR knows it. */
@@ -89,7 +89,7 @@ uint64_t buckets_node(const struct buckets *buckets);
  * -ETIMEDOUT the disk may still read from the records' data for a while; what
  * it writes then is cut off and never read. */
 int bucket_append(struct buckets *buckets, struct bucket_record *records,
-	unsigned count, uint64_t deadline_ns);
+		  unsigned count, uint64_t deadline_ns);
 /* Everything appended is on stable storage: 0 or -errno (then the next call
  * tries all of it again). */
 int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
@@ -100,7 +100,7 @@ int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
  * done, settled, arg and deadline_ns set.  0: it will be called; BUCKET_GONE or
  * -errno (the file can't be opened): not submitted, no callback. */
 int bucket_read(struct buckets *buckets, const struct bucket_place *place,
-	void *data, struct io_request *request);
+		void *data, struct io_request *request);
 
 /* Takes the place out of what counts as live (deleted, superseded, or
  * damaged), so that the bucket is dropped sooner. */
@@ -121,8 +121,8 @@ int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket);
 int bucket_drop(struct buckets *buckets, uint32_t bucket);
 /* Live bytes as the index knows them (each chunk's, rounded up to 4 KiB): set
  * once at start, after a scan of the index; until then all counts as live. */
-void bucket_set_live(
-	struct buckets *buckets, uint32_t bucket, uint64_t live_bytes);
+void bucket_set_live(struct buckets *buckets, uint32_t bucket,
+		     uint64_t live_bytes);
 
 /* Calls `each` for the records of one bucket in the order written (chunks
  * from the footer where it is sealed and `payloads` is false; journals always
@@ -131,8 +131,8 @@ void bucket_set_live(
  * verify: read the chunks' bytes too and call each with data set; a chunk
  * whose bytes don't match is counted, not shown. */
 int bucket_scan(struct buckets *buckets, uint32_t bucket, bool verify,
-	int (*each)(void *arg, const struct bucket_record *record), void *arg,
-	uint64_t *ret_damaged);
+		int (*each)(void *arg, const struct bucket_record *record),
+		void *arg, uint64_t *ret_damaged);
 /* Ids of all bucket files, ascending; caller frees. */
 int bucket_list(struct buckets *buckets, uint32_t **ret_ids, size_t *ret_count);
 

@@ -41,13 +41,13 @@ static void open_bucket_free(struct open_bucket *open)
 	free(open);
 }
 
-/* ---- one bucket's part of a batch
- * ---------------------------------------------- */
+/* ---- one bucket's part of a batch ---- */
 
 /* How many of the records still go into the bucket.  Into an empty one, one
  * always does. */
 static unsigned how_many_fit(const struct open_bucket *open,
-	const struct bucket_record *records, unsigned count)
+			     const struct bucket_record *records,
+			     unsigned count)
 {
 	uint64_t blocks = open->end_block, index = open->index.len;
 	unsigned n = 0;
@@ -56,8 +56,8 @@ static unsigned how_many_fit(const struct open_bucket *open,
 		blocks += blocks_of(&records[n]);
 		index += format_entry_bytes(&records[n]);
 		if (blocks + round_up_block(index) / BLOCK_BYTES + 1 >
-				open->limit_blocks &&
-			(n > 0 || open->end_block > 0))
+			    open->limit_blocks &&
+		    (n > 0 || open->end_block > 0))
 			break;
 	}
 	return n;
@@ -80,8 +80,9 @@ static void end_write(struct pieces *pieces)
 	if (pieces->count == 0)
 		return;
 	/* A single piece may lie in a registered buffer. */
-	part = disk_batch_add(pieces->batch,
-		pieces->count == 1 ? IO_WRITE : IO_WRITE_VECTOR, pieces->fd,
+	part = disk_batch_add(
+		pieces->batch, pieces->count == 1 ? IO_WRITE : IO_WRITE_VECTOR,
+		pieces->fd,
 		pieces->count == 1 ? pieces->first->iov_base : pieces->first,
 		pieces->len_bytes, pieces->offset_bytes);
 	part->request.vector_count = pieces->count;
@@ -105,7 +106,7 @@ static void add_piece(struct pieces *pieces, const void *data, size_t len)
 		at += n;
 		len -= n;
 		if (pieces->len_bytes == WRITE_BYTES ||
-			pieces->count == IO_VECTOR_MAX)
+		    pieces->count == IO_VECTOR_MAX)
 			end_write(pieces);
 	}
 }
@@ -122,7 +123,7 @@ static uint32_t copied_bytes(const struct bucket_record *record)
 
 /* Encodes the records, and gathers the writes. */
 static int gather(struct open_bucket *open, struct bucket_record *records,
-	unsigned count, struct pieces *pieces)
+		  unsigned count, struct pieces *pieces)
 {
 	unsigned char *copy = pieces->batch->buffer;
 	int error = 0;
@@ -139,7 +140,7 @@ static int gather(struct open_bucket *open, struct bucket_record *records,
 		uint32_t copied = copied_bytes(record);
 
 		assert((uintptr_t)record->data % BLOCK_BYTES == 0 ||
-			record->kind == BUCKET_JOURNAL);
+		       record->kind == BUCKET_JOURNAL);
 		format_encode_record(record, &position, copy);
 		if (copied > header) {
 			memset(copy + copied - BLOCK_BYTES, 0, BLOCK_BYTES);
@@ -149,7 +150,7 @@ static int gather(struct open_bucket *open, struct bucket_record *records,
 		add_piece(pieces, copy, copied);
 		if (record->kind == BUCKET_CHUNK)
 			add_piece(pieces, record->data,
-				format_data_bytes(record));
+				  format_data_bytes(record));
 		open->end_block += blocks_of(record);
 		copy += copied;
 	}
@@ -158,14 +159,14 @@ static int gather(struct open_bucket *open, struct bucket_record *records,
 }
 
 static int allocate(struct buckets *buckets, struct open_bucket *open,
-	uint64_t offset, uint64_t len, uint64_t deadline_ns)
+		    uint64_t offset, uint64_t len, uint64_t deadline_ns)
 {
 	int error;
 
 	if (!buckets->can_allocate)
 		return 0;
 	error = disk_run(buckets, open->bucket, open->bucket->fd, IO_ALLOCATE,
-		offset, (uint32_t)len, deadline_ns);
+			 offset, (uint32_t)len, deadline_ns);
 	if (error == -EOPNOTSUPP || error == -EINVAL) {
 		buckets->can_allocate = false;
 		return 0;
@@ -174,7 +175,8 @@ static int allocate(struct buckets *buckets, struct open_bucket *open,
 }
 
 static int write_part(struct buckets *buckets, struct open_bucket *open,
-	struct bucket_record *records, unsigned count, uint64_t deadline_ns)
+		      struct bucket_record *records, unsigned count,
+		      uint64_t deadline_ns)
 {
 	uint64_t start = (uint64_t)open->end_block * BLOCK_BYTES;
 	uint64_t bytes = 0, copied = 0;
@@ -190,8 +192,8 @@ static int write_part(struct buckets *buckets, struct open_bucket *open,
 	 * write's end cuts one piece in two. */
 	writes = (unsigned)(bytes / WRITE_BYTES + 1 +
 			    2 * count / IO_VECTOR_MAX + 1);
-	pieces.batch = disk_batch_new(
-		buckets, open->bucket, writes, copied, 2 * count + writes);
+	pieces.batch = disk_batch_new(buckets, open->bucket, writes, copied,
+				      2 * count + writes);
 	if (!pieces.batch)
 		return -ENOMEM;
 	pieces.first = pieces.batch->vectors;
@@ -204,8 +206,7 @@ static int write_part(struct buckets *buckets, struct open_bucket *open,
 	return error;
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------ */
+/* ---- opening ---- */
 
 static uint64_t limit_bytes(struct buckets *buckets)
 {
@@ -278,7 +279,7 @@ static void set_file_bytes(struct bucket *bucket, uint64_t bytes)
 }
 
 static int continue_bucket(struct buckets *buckets, struct bucket *bucket,
-	struct bucket_contents *contents)
+			   struct bucket_contents *contents)
 {
 	struct open_bucket *open = calloc(1, sizeof(*open));
 	uint64_t end = (uint64_t)contents->end_block * BLOCK_BYTES;
@@ -308,7 +309,7 @@ static int continue_bucket(struct buckets *buckets, struct bucket *bucket,
 		log_info("disk: %s/%010" PRIu32 ".bucket: cut after its last "
 			 "whole record, at byte %" PRIu64
 			 ": an unclean stop had left a part of one",
-			buckets->path, bucket->id, end);
+			 buckets->path, bucket->id, end);
 	set_file_bytes(bucket, end);
 	pthread_mutex_lock(&buckets->lock);
 	bucket->end_block = open->end_block;
@@ -345,7 +346,7 @@ static void recover(struct buckets *buckets)
 	if (error)
 		log_warning("disk: %s/%010" PRIu32 ".bucket can't be "
 			    "continued: %s; a new one is begun",
-			buckets->path, id, strerror(-error));
+			    buckets->path, id, strerror(-error));
 	contents_release(&contents);
 	if (buckets->open)
 		return; /* which has the reference */
@@ -356,8 +357,7 @@ static void recover(struct buckets *buckets)
 		bucket_put(bucket);
 }
 
-/* ---- ending
- * ------------------------------------------------------------------------- */
+/* ---- ending ---- */
 
 /* Nobody appends to it any more. */
 static void leave(struct bucket *bucket)
@@ -376,8 +376,8 @@ static int write_footer(struct buckets *buckets, struct open_bucket *open)
 		.index_block = open->end_block,
 		.entry_count = open->index.count,
 		.index_bytes = open->index.len,
-		.index_check = checksum_bytes(
-			open->index.bytes, open->index.len, open->salt),
+		.index_check = checksum_bytes(open->index.bytes,
+					      open->index.len, open->salt),
 	};
 	size_t index = round_up_block(open->index.len);
 	uint32_t len = (uint32_t)(index + BLOCK_BYTES);
@@ -410,7 +410,7 @@ static void seal(struct buckets *buckets, struct open_bucket *open)
 		log_warning("disk: %s/%010" PRIu32 ".bucket: the footer could "
 			    "not be written: %s; it will be read by its "
 			    "records",
-			buckets->path, open->bucket->id, strerror(-error));
+			    buckets->path, open->bucket->id, strerror(-error));
 		if (error != -ETIMEDOUT)
 			(void)cut(open);
 	}
@@ -457,8 +457,7 @@ void writer_close(struct buckets *buckets)
 	}
 }
 
-/* ---- a batch
- * ------------------------------------------------------------------------- */
+/* ---- a batch ---- */
 
 /* Where the writer was before the batch, to go back there. */
 struct checkpoint {
@@ -488,7 +487,7 @@ static void roll_back(struct buckets *buckets, struct checkpoint *before)
 	if (open)
 		open->next = before->filled;
 	for (struct open_bucket *next; open && open != before->open;
-		open = next) {
+	     open = next) {
 		next = open->next;
 		discard(buckets, open);
 	}
@@ -520,7 +519,7 @@ static void commit_part(struct buckets *buckets, struct open_bucket *open)
 }
 
 static void count_records(struct buckets *buckets,
-	const struct bucket_record *records, unsigned count)
+			  const struct bucket_record *records, unsigned count)
 {
 	struct bucket *bucket = NULL;
 
@@ -529,8 +528,8 @@ static void count_records(struct buckets *buckets,
 	/* The batch went to the newest buckets, in order. */
 	for (unsigned i = count; i-- > 0;) {
 		for (size_t b = buckets->count;
-			b-- > 0 &&
-			(!bucket || bucket->id != records[i].place.bucket);)
+		     b-- > 0 &&
+		     (!bucket || bucket->id != records[i].place.bucket);)
 			bucket = buckets->table[b];
 		buckets->stats.bytes_written +=
 			(uint64_t)blocks_of(&records[i]) * BLOCK_BYTES;
@@ -541,7 +540,7 @@ static void count_records(struct buckets *buckets,
 }
 
 static void commit(struct buckets *buckets, struct checkpoint *before,
-	const struct bucket_record *records, unsigned count)
+		   const struct bucket_record *records, unsigned count)
 {
 	commit_part(buckets, buckets->open);
 	for (struct open_bucket *open = before->filled; open; open = open->next)
@@ -556,7 +555,8 @@ static void commit(struct buckets *buckets, struct checkpoint *before,
 }
 
 static int write_batch(struct buckets *buckets, struct checkpoint *before,
-	struct bucket_record *records, unsigned count, uint64_t deadline_ns)
+		       struct bucket_record *records, unsigned count,
+		       uint64_t deadline_ns)
 {
 	unsigned done = 0;
 	int error = 0;
@@ -568,8 +568,8 @@ static int write_batch(struct buckets *buckets, struct checkpoint *before,
 		if (open)
 			n = how_many_fit(open, records + done, count - done);
 		if (n > 0) {
-			error = write_part(
-				buckets, open, records + done, n, deadline_ns);
+			error = write_part(buckets, open, records + done, n,
+					   deadline_ns);
 			done += n;
 			continue;
 		}
@@ -583,7 +583,7 @@ static int write_batch(struct buckets *buckets, struct checkpoint *before,
 }
 
 int bucket_append(struct buckets *buckets, struct bucket_record *records,
-	unsigned count, uint64_t deadline_ns)
+		  unsigned count, uint64_t deadline_ns)
 {
 	struct checkpoint before = {0};
 	uint64_t bytes = 0;
@@ -613,12 +613,10 @@ int bucket_append(struct buckets *buckets, struct bucket_record *records,
 	return 0;
 }
 
-/* ---- sync
- * ----------------------------------------------------------------------------
- */
+/* ---- sync ---- */
 
-static int sync_bucket(
-	struct buckets *buckets, uint32_t id, uint64_t deadline_ns)
+static int sync_bucket(struct buckets *buckets, uint32_t id,
+		       uint64_t deadline_ns)
 {
 	struct bucket *bucket;
 	int error = bucket_get(buckets, id, &bucket);
@@ -627,8 +625,8 @@ static int sync_bucket(
 		return 0; /* dropped */
 	if (error)
 		return error;
-	error = disk_run(
-		buckets, bucket, bucket->fd, IO_SYNC, 0, 0, deadline_ns);
+	error = disk_run(buckets, bucket, bucket->fd, IO_SYNC, 0, 0,
+			 deadline_ns);
 	if (!error) {
 		pthread_mutex_lock(&buckets->lock);
 		bucket->unsynced = false;
@@ -640,8 +638,8 @@ static int sync_bucket(
 
 /* The newest of those not synced and older than `below`, or 0: it is among the
  * last few. */
-static bool next_unsynced(
-	struct buckets *buckets, uint32_t below, uint32_t *ret_id)
+static bool next_unsynced(struct buckets *buckets, uint32_t below,
+			  uint32_t *ret_id)
 {
 	bool found = false;
 
@@ -665,8 +663,8 @@ int bucket_sync(struct buckets *buckets, uint64_t deadline_ns)
 	while (!error && next_unsynced(buckets, id, &id))
 		error = sync_bucket(buckets, id, deadline_ns);
 	if (!error && buckets->directory_unsynced) {
-		error = disk_run(
-			buckets, NULL, buckets->fd, IO_SYNC, 0, 0, deadline_ns);
+		error = disk_run(buckets, NULL, buckets->fd, IO_SYNC, 0, 0,
+				 deadline_ns);
 		if (!error)
 			buckets->directory_unsynced = false;
 	}

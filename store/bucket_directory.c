@@ -20,8 +20,8 @@
 #define LOCK_NAME "pagefs.lock"
 #define SUPERBLOCK_NAME "pagefs"
 
-__attribute__((format(printf, 3, 4))) static int refuse(
-	char *reason, int error, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int refuse(char *reason, int error,
+							const char *format, ...)
 {
 	va_list arguments;
 
@@ -72,7 +72,7 @@ static int take_lock(int dir_fd, const char *dir, char *reason)
 	if (fd < 0) {
 		error = -errno;
 		return refuse(reason, error, "%s/" LOCK_NAME ": %s", dir,
-			strerror(-error));
+			      strerror(-error));
 	}
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		error = -errno;
@@ -80,7 +80,8 @@ static int take_lock(int dir_fd, const char *dir, char *reason)
 		pid[n > 0 ? n : 0] = '\0';
 		pid[strcspn(pid, "\n")] = '\0';
 		close(fd);
-		return refuse(reason, error,
+		return refuse(
+			reason, error,
 			error == -EWOULDBLOCK
 				? "%s is in use by another pagefs, pid %s; "
 				  "unmount that one, or give this one a "
@@ -91,8 +92,8 @@ static int take_lock(int dir_fd, const char *dir, char *reason)
 	n = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
 	/* Only a message would suffer. */
 	if (ftruncate(fd, 0) || pwrite(fd, pid, (size_t)n, 0) != n)
-		log_warning(
-			"%s/" LOCK_NAME ": the pid could not be written", dir);
+		log_warning("%s/" LOCK_NAME ": the pid could not be written",
+			    dir);
 	return fd;
 }
 
@@ -104,16 +105,16 @@ int directory_write_superblock(struct buckets *buckets)
 
 	format_encode_superblock(&buckets->superblock, block);
 	fd = openat(buckets->parent_fd, SUPERBLOCK_NAME ".new",
-		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	errno = EIO; /* for a short write */
 	if (pwrite(fd, block, sizeof(block), 0) != (ssize_t)sizeof(block) ||
-		fdatasync(fd))
+	    fdatasync(fd))
 		error = -errno;
 	close(fd);
 	if (!error && renameat(buckets->parent_fd, SUPERBLOCK_NAME ".new",
-			      buckets->parent_fd, SUPERBLOCK_NAME))
+			       buckets->parent_fd, SUPERBLOCK_NAME))
 		error = -errno;
 	if (!error && fsync(buckets->parent_fd))
 		error = -errno;
@@ -131,18 +132,18 @@ static int new_superblock(struct buckets *buckets, uint64_t node)
 	};
 	while (superblock->node == 0) {
 		if (getrandom(&superblock->node, sizeof(superblock->node), 0) <
-			0)
+		    0)
 			return -errno;
 	}
 	return directory_write_superblock(buckets);
 }
 
-static int read_superblock(
-	struct buckets *buckets, const char *dir, uint64_t node, char *reason)
+static int read_superblock(struct buckets *buckets, const char *dir,
+			   uint64_t node, char *reason)
 {
 	unsigned char block[BLOCK_BYTES];
-	int fd = openat(
-		buckets->parent_fd, SUPERBLOCK_NAME, O_RDONLY | O_CLOEXEC);
+	int fd = openat(buckets->parent_fd, SUPERBLOCK_NAME,
+			O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 	int r;
 
@@ -153,33 +154,36 @@ static int read_superblock(
 	else {
 		n = pread(fd, block, sizeof(block), 0);
 		r = n < 0 ? -errno
-			  : format_decode_superblock(
-				    block, (size_t)n, &buckets->superblock);
+			  : format_decode_superblock(block, (size_t)n,
+						     &buckets->superblock);
 		close(fd);
 	}
 	switch (r) {
 	case 0:
 		return 0;
 	case FORMAT_NEWER:
-		return refuse(reason, -EPROTO,
+		return refuse(
+			reason, -EPROTO,
 			"%s was written by a newer pagefs (format %" PRIu32
 			", this one knows %u); upgrade pagefs, or give it "
 			"another directory",
 			dir, buckets->superblock.version, FORMAT_VERSION);
 	case FORMAT_OTHER:
 		return refuse(reason, -EPROTO,
-			"%s/" SUPERBLOCK_NAME " is not a pagefs superblock; "
-			"give pagefs a directory of its own",
-			dir);
+			      "%s/" SUPERBLOCK_NAME
+			      " is not a pagefs superblock; "
+			      "give pagefs a directory of its own",
+			      dir);
 	case FORMAT_DAMAGED:
-		return refuse(reason, -EPROTO,
+		return refuse(
+			reason, -EPROTO,
 			"%s/" SUPERBLOCK_NAME " is damaged; remove it and "
 			"start again: a new one is made, and the buckets are "
 			"kept",
 			dir);
 	default:
 		return refuse(reason, r, "%s/" SUPERBLOCK_NAME ": %s", dir,
-			strerror(-r));
+			      strerror(-r));
 	}
 }
 
@@ -190,11 +194,11 @@ static void settle_node(struct buckets *buckets, const char *dir, uint64_t node)
 		return;
 	log_info("disk: %s was node %016" PRIx64 "'s, and is %016" PRIx64
 		 "'s from now on",
-		dir, buckets->superblock.node, node);
+		 dir, buckets->superblock.node, node);
 	buckets->superblock.node = node;
 	if (directory_write_superblock(buckets))
 		log_warning("disk: %s/" SUPERBLOCK_NAME " could not be written",
-			dir);
+			    dir);
 }
 
 static int open_buckets(struct buckets *buckets, const char *dir, char *reason)
@@ -212,12 +216,12 @@ static int open_buckets(struct buckets *buckets, const char *dir, char *reason)
 			open_directory(buckets->parent_fd, "buckets");
 	if (error < 0)
 		return refuse(reason, error, "%s: %s", buckets->path,
-			strerror(-error));
+			      strerror(-error));
 	return 0;
 }
 
 int directory_open(struct buckets *buckets, const struct buckets_config *config,
-	char *reason)
+		   char *reason)
 {
 	int error = make_with_parents(config->dir);
 
@@ -228,14 +232,15 @@ int directory_open(struct buckets *buckets, const struct buckets_config *config,
 			error = buckets->parent_fd;
 	}
 	if (error)
-		return refuse(reason, error,
+		return refuse(
+			reason, error,
 			"%s: %s; make it, or let pagefs' user write there",
 			config->dir, strerror(-error));
 	error = buckets->lock_fd =
 		take_lock(buckets->parent_fd, config->dir, reason);
 	if (error >= 0)
-		error = read_superblock(
-			buckets, config->dir, config->node, reason);
+		error = read_superblock(buckets, config->dir, config->node,
+					reason);
 	if (!error)
 		error = open_buckets(buckets, config->dir, reason);
 	if (error) {

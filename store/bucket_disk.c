@@ -26,8 +26,8 @@ static void batch_free(struct disk_batch *batch)
 }
 
 struct disk_batch *disk_batch_new(struct buckets *buckets,
-	struct bucket *bucket, unsigned capacity, size_t buffer_bytes,
-	unsigned vector_count)
+				  struct bucket *bucket, unsigned capacity,
+				  size_t buffer_bytes, unsigned vector_count)
 {
 	struct disk_batch *batch =
 		calloc(1, sizeof(*batch) + capacity * sizeof(batch->parts[0]));
@@ -39,12 +39,12 @@ struct disk_batch *disk_batch_new(struct buckets *buckets,
 	pthread_mutex_init(&batch->lock, NULL);
 	pthread_cond_init(&batch->progress, NULL);
 	if (buffer_bytes)
-		batch->buffer = aligned_alloc(
-			BLOCK_BYTES, round_up_block(buffer_bytes));
+		batch->buffer = aligned_alloc(BLOCK_BYTES,
+					      round_up_block(buffer_bytes));
 	if (vector_count)
 		batch->vectors = calloc(vector_count, sizeof(struct iovec));
 	if ((buffer_bytes && !batch->buffer) ||
-		(vector_count && !batch->vectors)) {
+	    (vector_count && !batch->vectors)) {
 		batch_free(batch);
 		return NULL;
 	}
@@ -87,8 +87,9 @@ static void part_settled(struct io_request *request)
 }
 
 struct disk_part *disk_batch_add(struct disk_batch *batch,
-	enum io_operation operation, int fd, void *data, uint32_t len_bytes,
-	uint64_t offset_bytes)
+				 enum io_operation operation, int fd,
+				 void *data, uint32_t len_bytes,
+				 uint64_t offset_bytes)
 {
 	struct disk_part *part = &batch->parts[batch->count];
 
@@ -106,7 +107,7 @@ struct disk_part *disk_batch_add(struct disk_batch *batch,
 		.arg = part,
 	};
 	if (operation != IO_READ && operation != IO_SYNC && batch->bucket &&
-		!batch->writes) {
+	    !batch->writes) {
 		batch->writes = true;
 		pthread_mutex_lock(&batch->buckets->lock);
 		batch->bucket->unsettled++;
@@ -150,8 +151,8 @@ void disk_batch_put(struct disk_batch *batch)
 }
 
 int disk_run(struct buckets *buckets, struct bucket *bucket, int fd,
-	enum io_operation operation, uint64_t offset_bytes, uint32_t len_bytes,
-	uint64_t deadline_ns)
+	     enum io_operation operation, uint64_t offset_bytes,
+	     uint32_t len_bytes, uint64_t deadline_ns)
 {
 	struct disk_batch *batch = disk_batch_new(buckets, bucket, 1, 0, 0);
 	int error;
@@ -165,7 +166,8 @@ int disk_run(struct buckets *buckets, struct bucket *bucket, int fd,
 }
 
 int64_t disk_read(struct buckets *buckets, struct bucket *bucket,
-	uint64_t offset_bytes, uint32_t len_bytes, struct disk_batch **ret)
+		  uint64_t offset_bytes, uint32_t len_bytes,
+		  struct disk_batch **ret)
 {
 	struct disk_batch *batch =
 		disk_batch_new(buckets, bucket, 1, len_bytes, 0);
@@ -175,7 +177,7 @@ int64_t disk_read(struct buckets *buckets, struct bucket *bucket,
 	if (!batch)
 		return -ENOMEM;
 	part = disk_batch_add(batch, IO_READ, bucket->fd, batch->buffer,
-		len_bytes, offset_bytes);
+			      len_bytes, offset_bytes);
 	error = disk_batch_run(batch, clock_deadline_ns(len_bytes));
 	if (error) {
 		disk_batch_put(batch);

@@ -98,8 +98,7 @@ struct buckets {
 				       worked out when asked for */
 };
 
-/* ---- bucket.c: the table ----------------------------------------------------
- */
+/* ---- bucket.c: the table ---- */
 
 void bucket_file_name(uint32_t id, char name[BUCKET_NAME_BYTES]);
 /* A new reference, with fd open; -ENOENT: dropped or missing; -errno. */
@@ -117,17 +116,15 @@ int bucket_open_file(struct buckets *buckets, uint32_t id, int flags);
 /* Closes what was dropped. */
 void bucket_bury(struct buckets *buckets);
 
-/* ---- bucket_directory.c
- * --------------------------------------------------------- */
+/* ---- bucket_directory.c ---- */
 
 /* Opens, makes and locks; fills parent_fd, lock_fd, fd, path, superblock. */
 int directory_open(struct buckets *buckets, const struct buckets_config *config,
-	char *reason);
+		   char *reason);
 void directory_close(struct buckets *buckets);
 int directory_write_superblock(struct buckets *buckets);
 
-/* ---- bucket_disk.c: blocking requests with a deadline
- * -------------------------- */
+/* ---- bucket_disk.c: blocking requests with a deadline ---- */
 
 struct disk_part {
 	struct io_request request;
@@ -156,26 +153,27 @@ struct disk_batch {
 
 /* NULL: no memory.  `bucket` may be NULL. */
 struct disk_batch *disk_batch_new(struct buckets *buckets,
-	struct bucket *bucket, unsigned capacity, size_t buffer_bytes,
-	unsigned vector_count);
+				  struct bucket *bucket, unsigned capacity,
+				  size_t buffer_bytes, unsigned vector_count);
 struct disk_part *disk_batch_add(struct disk_batch *batch,
-	enum io_operation operation, int fd, void *data, uint32_t len_bytes,
-	uint64_t offset_bytes);
+				 enum io_operation operation, int fd,
+				 void *data, uint32_t len_bytes,
+				 uint64_t offset_bytes);
 /* Submits all and waits until each has settled or passed the deadline: 0, or
  * the first -errno. */
 int disk_batch_run(struct disk_batch *batch, uint64_t deadline_ns);
 void disk_batch_put(struct disk_batch *batch);
 /* One request without memory of its own (IO_SYNC, IO_ALLOCATE). */
 int disk_run(struct buckets *buckets, struct bucket *bucket, int fd,
-	enum io_operation operation, uint64_t offset_bytes, uint32_t len_bytes,
-	uint64_t deadline_ns);
+	     enum io_operation operation, uint64_t offset_bytes,
+	     uint32_t len_bytes, uint64_t deadline_ns);
 /* Reads into the buffer of a new batch, which the caller puts: bytes read (less
  * than len_bytes at the end of the file), or -errno. */
 int64_t disk_read(struct buckets *buckets, struct bucket *bucket,
-	uint64_t offset_bytes, uint32_t len_bytes, struct disk_batch **ret);
+		  uint64_t offset_bytes, uint32_t len_bytes,
+		  struct disk_batch **ret);
 
-/* ---- bucket_scan.c
- * -------------------------------------------------------------- */
+/* ---- bucket_scan.c ---- */
 
 /* What is in a bucket, from its footer or from its headers. */
 struct bucket_contents {
@@ -191,14 +189,13 @@ struct bucket_contents {
 
 /* -errno: can't be read. */
 int contents_load(struct buckets *buckets, struct bucket *bucket,
-	struct bucket_contents *ret);
+		  struct bucket_contents *ret);
 void contents_release(struct bucket_contents *contents);
 /* Adds an encoded header to an index: 0 or -ENOMEM. */
 int index_add(struct bucket_index *index, const struct bucket_record *record,
-	const void *header, uint32_t block);
+	      const void *header, uint32_t block);
 
-/* ---- bucket_append.c
- * ------------------------------------------------------------- */
+/* ---- bucket_append.c ---- */
 
 /* Ends what was given up and has settled since. */
 void writer_tidy(struct buckets *buckets);

@@ -34,7 +34,7 @@ static void note_damage(struct bucket_contents *contents, uint32_t block)
 }
 
 int index_add(struct bucket_index *index, const struct bucket_record *record,
-	const void *header, uint32_t block)
+	      const void *header, uint32_t block)
 {
 	size_t len = format_entry_bytes(record);
 
@@ -62,8 +62,7 @@ void contents_release(struct bucket_contents *contents)
 	*contents = (struct bucket_contents){0};
 }
 
-/* ---- the bytes of a record
- * ----------------------------------------------------- */
+/* ---- the bytes of a record ---- */
 
 static bool data_valid(const struct format_record *found, const void *data)
 {
@@ -72,13 +71,13 @@ static bool data_valid(const struct format_record *found, const void *data)
 	if (record->kind == BUCKET_JOURNAL)
 		return format_payload_valid(found, data);
 	return checksum_verify(data, record->len_bytes, chunk_seed(&record->id),
-		       found->checksums) == SIZE_MAX;
+			       found->checksums) == SIZE_MAX;
 }
 
 /* 0: *ret->buffer holds the record's bytes (ret: NULL if it has none), as they
  * were written; DATA_BAD; -ETIMEDOUT, -ENOMEM. */
 static int read_data(struct buckets *buckets, struct bucket *bucket,
-	const struct format_record *found, struct disk_batch **ret)
+		     const struct format_record *found, struct disk_batch **ret)
 {
 	uint32_t len = format_data_bytes(&found->record);
 	struct disk_batch *batch = NULL;
@@ -86,12 +85,13 @@ static int read_data(struct buckets *buckets, struct bucket *bucket,
 
 	if (len > 0)
 		n = disk_read(buckets, bucket,
-			(uint64_t)found->record.place.data_block * BLOCK_BYTES,
-			len, &batch);
+			      (uint64_t)found->record.place.data_block *
+				      BLOCK_BYTES,
+			      len, &batch);
 	if (n == -ETIMEDOUT || n == -ENOMEM)
 		return (int)n;
 	if (n != (int64_t)len ||
-		!data_valid(found, batch ? batch->buffer : "")) {
+	    !data_valid(found, batch ? batch->buffer : "")) {
 		if (n >= 0)
 			disk_batch_put(batch);
 		return DATA_BAD;
@@ -100,12 +100,11 @@ static int read_data(struct buckets *buckets, struct bucket *bucket,
 	return 0;
 }
 
-/* ---- sealed: the footer
- * ---------------------------------------------------------- */
+/* ---- sealed: the footer ---- */
 
 /* Goes through all entries once, so that later none can fail to decode. */
-static bool index_valid(
-	const struct bucket_index *index, const struct format_trailer *trailer)
+static bool index_valid(const struct bucket_index *index,
+			const struct format_trailer *trailer)
 {
 	struct format_record found;
 	uint32_t count = 0;
@@ -113,15 +112,16 @@ static bool index_valid(
 
 	for (; at < index->len; at += len, count++) {
 		if (format_decode_entry(index->bytes + at, index->len - at,
-			    trailer->bucket, trailer->index_block, &found,
-			    &len))
+					trailer->bucket, trailer->index_block,
+					&found, &len))
 			return false;
 	}
 	return count == trailer->entry_count;
 }
 
 static int load_index(struct buckets *buckets, struct bucket *bucket,
-	const struct format_trailer *trailer, struct bucket_contents *contents)
+		      const struct format_trailer *trailer,
+		      struct bucket_contents *contents)
 {
 	uint32_t len = (uint32_t)round_up_block(trailer->index_bytes);
 	struct bucket_index *index = &contents->index;
@@ -129,12 +129,13 @@ static int load_index(struct buckets *buckets, struct bucket *bucket,
 	int64_t n;
 
 	n = disk_read(buckets, bucket,
-		(uint64_t)trailer->index_block * BLOCK_BYTES, len, &batch);
+		      (uint64_t)trailer->index_block * BLOCK_BYTES, len,
+		      &batch);
 	if (n < 0)
 		return n == -EIO ? DATA_BAD : (int)n;
 	if (n != (int64_t)len ||
-		checksum_bytes(batch->buffer, trailer->index_bytes,
-			trailer->salt) != trailer->index_check) {
+	    checksum_bytes(batch->buffer, trailer->index_bytes,
+			   trailer->salt) != trailer->index_check) {
 		disk_batch_put(batch);
 		return DATA_BAD;
 	}
@@ -158,7 +159,7 @@ static int load_index(struct buckets *buckets, struct bucket *bucket,
 
 /* 0: loaded; DATA_BAD: there is no footer that can be read; -errno. */
 static int load_footer(struct buckets *buckets, struct bucket *bucket,
-	uint64_t file_bytes, struct bucket_contents *contents)
+		       uint64_t file_bytes, struct bucket_contents *contents)
 {
 	struct format_trailer trailer;
 	struct disk_batch *batch;
@@ -168,27 +169,25 @@ static int load_footer(struct buckets *buckets, struct bucket *bucket,
 
 	if (blocks < 1 || file_bytes % BLOCK_BYTES != 0)
 		return DATA_BAD;
-	n = disk_read(
-		buckets, bucket, file_bytes - BLOCK_BYTES, BLOCK_BYTES, &batch);
+	n = disk_read(buckets, bucket, file_bytes - BLOCK_BYTES, BLOCK_BYTES,
+		      &batch);
 	if (n < 0)
 		return n == -EIO ? DATA_BAD : (int)n;
-	r = format_decode_trailer(
-		batch->buffer, (size_t)n, bucket->id, &trailer);
+	r = format_decode_trailer(batch->buffer, (size_t)n, bucket->id,
+				  &trailer);
 	disk_batch_put(batch);
 	if (r)
 		return DATA_BAD;
 	if (trailer.index_bytes == 0 || trailer.index_bytes > INDEX_BYTES_MAX ||
-		trailer.index_block +
-				round_up_block(trailer.index_bytes) /
-					BLOCK_BYTES +
-				1 !=
-			blocks)
+	    trailer.index_block +
+			    round_up_block(trailer.index_bytes) / BLOCK_BYTES +
+			    1 !=
+		    blocks)
 		return DATA_BAD;
 	return load_index(buckets, bucket, &trailer, contents);
 }
 
-/* ---- not sealed, or damaged: the headers
- * ------------------------------------------ */
+/* ---- not sealed, or damaged: the headers ---- */
 
 struct walk {
 	struct buckets *buckets;
@@ -219,8 +218,8 @@ static int move_window(struct walk *walk, uint32_t block)
 	/* Where some of it is damaged, one block at a time. */
 	for (; n == -EIO && blocks > 0; blocks = blocks > 1 ? 1 : 0)
 		n = disk_read(walk->buckets, walk->bucket,
-			(uint64_t)block * BLOCK_BYTES, blocks * BLOCK_BYTES,
-			&walk->window);
+			      (uint64_t)block * BLOCK_BYTES,
+			      blocks * BLOCK_BYTES, &walk->window);
 	if (n == -EIO)
 		return DATA_BAD;
 	if (n < 0)
@@ -232,7 +231,7 @@ static int move_window(struct walk *walk, uint32_t block)
 
 /* The header at `block`: 0, an enum format_outcome, or -errno. */
 static int header_at(struct walk *walk, uint32_t block,
-	struct format_record *ret, const void **ret_header)
+		     struct format_record *ret, const void **ret_header)
 {
 	for (bool moved = false;; moved = true) {
 		uint32_t skip = block - walk->window_block;
@@ -240,7 +239,7 @@ static int header_at(struct walk *walk, uint32_t block,
 		int r;
 
 		if (block < walk->window_block || skip >= walk->window_blocks ||
-			moved) {
+		    moved) {
 			r = move_window(walk, block);
 			if (r)
 				return r < 0 ? r : FORMAT_DAMAGED;
@@ -248,16 +247,17 @@ static int header_at(struct walk *walk, uint32_t block,
 		}
 		*ret_header = (char *)walk->window->buffer + skip * BLOCK_BYTES;
 		r = format_decode_record(*ret_header,
-			(size_t)(walk->window_blocks - skip) * BLOCK_BYTES,
-			walk->bucket->id, block, ret, &need);
+					 (size_t)(walk->window_blocks - skip) *
+						 BLOCK_BYTES,
+					 walk->bucket->id, block, ret, &need);
 		if (r != FORMAT_SHORT || moved || skip == 0)
 			return r;
 	}
 }
 
 /* Does the record belong to this bucket, whole? */
-static bool acceptable(
-	const struct walk *walk, const struct format_record *found)
+static bool acceptable(const struct walk *walk,
+		       const struct format_record *found)
 {
 	const struct bucket_contents *contents = walk->contents;
 
@@ -308,7 +308,7 @@ static int walk_headers(struct walk *walk)
 /* Leaves out those written since the bucket was last known to be on stable
  * storage whose bytes aren't there: a crash came first. */
 static int check_tail(struct buckets *buckets, struct bucket *bucket,
-	struct bucket_contents *contents)
+		      struct bucket_contents *contents)
 {
 	struct bucket_index *index = &contents->index;
 	size_t from = 0, to = 0, len;
@@ -318,8 +318,8 @@ static int check_tail(struct buckets *buckets, struct bucket *bucket,
 		struct disk_batch *data = NULL;
 		struct format_record found;
 		int r = format_decode_entry(index->bytes + from,
-			index->len - from, bucket->id, UINT32_MAX, &found,
-			&len);
+					    index->len - from, bucket->id,
+					    UINT32_MAX, &found, &len);
 
 		assert(r == 0); /* made by index_add */
 		if (found.block >= contents->durable_block) {
@@ -344,7 +344,7 @@ static int check_tail(struct buckets *buckets, struct bucket *bucket,
 }
 
 int contents_load(struct buckets *buckets, struct bucket *bucket,
-	struct bucket_contents *ret)
+		  struct bucket_contents *ret)
 {
 	struct bucket_contents contents = {0};
 	struct walk walk = {
@@ -363,8 +363,8 @@ int contents_load(struct buckets *buckets, struct bucket *bucket,
 		written = bucket->end_block;
 	pthread_mutex_unlock(&buckets->lock);
 	if (!writing)
-		r = load_footer(
-			buckets, bucket, (uint64_t)st.st_size, &contents);
+		r = load_footer(buckets, bucket, (uint64_t)st.st_size,
+				&contents);
 	if (r == DATA_BAD) {
 		walk.limit_block =
 			(uint32_t)((uint64_t)st.st_size / BLOCK_BYTES);
@@ -384,8 +384,7 @@ int contents_load(struct buckets *buckets, struct bucket *bucket,
 	return 0;
 }
 
-/* ---- scanning for the caller
- * -------------------------------------------------------- */
+/* ---- scanning for the caller ---- */
 
 struct scan {
 	struct buckets *buckets;
@@ -425,7 +424,8 @@ static int scan_entries(struct scan *scan)
 
 	for (; at < index->len && !r; at += len) {
 		r = format_decode_entry(index->bytes + at, index->len - at,
-			scan->bucket->id, UINT32_MAX, &found, &len);
+					scan->bucket->id, UINT32_MAX, &found,
+					&len);
 		assert(r == 0); /* checked when it was loaded */
 		r = scan_entry(scan, &found);
 	}
@@ -442,16 +442,16 @@ static void report_damage(const struct scan *scan)
 		    " damaged places, the first at byte %" PRIu64
 		    "; the pages in them are misses, all others are kept. "
 		    "Look at the disk's health if this comes again",
-		scan->buckets->path, scan->bucket->id, contents->damaged,
-		(uint64_t)contents->damaged_block * BLOCK_BYTES);
+		    scan->buckets->path, scan->bucket->id, contents->damaged,
+		    (uint64_t)contents->damaged_block * BLOCK_BYTES);
 	pthread_mutex_lock(&scan->buckets->lock);
 	scan->buckets->stats.damaged += contents->damaged;
 	pthread_mutex_unlock(&scan->buckets->lock);
 }
 
 int bucket_scan(struct buckets *buckets, uint32_t id, bool verify,
-	int (*each)(void *arg, const struct bucket_record *record), void *arg,
-	uint64_t *ret_damaged)
+		int (*each)(void *arg, const struct bucket_record *record),
+		void *arg, uint64_t *ret_damaged)
 {
 	struct scan scan = {
 		.buckets = buckets, .verify = verify, .each = each, .arg = arg};

@@ -51,8 +51,7 @@ static uint64_t position_seed(uint32_t bucket, uint32_t block)
 	return ((uint64_t)bucket << 32 | block) ^ UINT64_C(0x706167656673);
 }
 
-/* ---- superblock ------------------------------------------------------------
- */
+/* ---- superblock ---- */
 
 void format_encode_superblock(
 	const struct format_superblock *superblock, void *block)
@@ -95,8 +94,7 @@ int format_decode_superblock(
 	return 0;
 }
 
-/* ---- records
- * ----------------------------------------------------------------- */
+/* ---- records ---- */
 
 static size_t checksum_count(const struct bucket_record *record)
 {
@@ -281,8 +279,7 @@ bool format_payload_valid(
 		       record->salt) == record->payload_check;
 }
 
-/* ---- footer
- * -------------------------------------------------------------------- */
+/* ---- footer ---- */
 
 static size_t round_up_8(size_t len)
 {

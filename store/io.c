@@ -160,7 +160,7 @@ static void answer(struct io_request *request, int64_t res)
 	request->done(request, res);
 }
 
-/* ---- the ring's thread ------------------------------------------------- */
+/* ---- the ring's thread ---- */
 
 static void finish(struct io *io, struct io_request *request, int64_t res)
 {
@@ -572,7 +572,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* ---- any thread ---------------------------------------------------------- */
+/* ---- any thread ---- */
 
 static void io_free(struct io *io)
 {
