@@ -58,7 +58,7 @@ endif
 endif
 PACKAGE_CFLAGS := $(patsubst -I%,-isystem %,$(shell \
 	$(PKG_CONFIG) --cflags $(PACKAGES) cmocka 2>/dev/null))
-PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null) -llmdb
+PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null) -llmdb -lm
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
 CONVERSION := -Wconversion -Wsign-conversion

@@ -97,7 +97,7 @@ uint64_t bench_daemon_counter(const struct bench_daemon *daemon,
 			      const char *name)
 {
 	json_t *stats = bench_daemon_stats(daemon);
-	json_int_t value = json_integer_value(json_object_get(stats, name));
+	double value = json_number_value(json_object_get(stats, name));
 
 	json_decref(stats);
 	return value > 0 ? (uint64_t)value : 0;

@@ -83,7 +83,18 @@ static int stat_one(const struct files_work *work, const char *path,
 	struct stat st;
 
 	(void)work, (void)buffer;
-	return stat(path, &st) && errno != ENOENT ? -errno : 0;
+	return stat(path, &st) ? -errno : 0;
+}
+
+static int stat_absent(const struct files_work *work, const char *path,
+		       void *buffer)
+{
+	struct stat st;
+
+	(void)work, (void)buffer;
+	if (!stat(path, &st))
+		return -EEXIST;
+	return errno == ENOENT ? 0 : -errno;
 }
 
 static int create_one(const struct files_work *work, const char *path,
@@ -179,7 +190,7 @@ double files_stat(const struct files_work *work)
 
 double files_stat_missing(const struct files_work *work)
 {
-	return run(work, stat_one, ".absent");
+	return run(work, stat_absent, ".absent");
 }
 
 double files_create(const struct files_work *work)

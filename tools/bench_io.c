@@ -302,47 +302,57 @@ static int bench_names(struct bench *bench)
 	return code;
 }
 
-/* CPU seconds of this program and the daemon together for a GB. */
+/* CPU seconds of this program and the daemon together, in ms a GB. */
+static int cpu_sample(struct bench *bench, const struct files_work *work,
+		      double (*operation)(const struct files_work *work),
+		      struct samples *samples)
+{
+	double gigabytes =
+		(double)work->page_bytes * (double)work->pages * 1e-9;
+	double from, seconds = files_remove(work);
+
+	if (seconds >= 0 && operation == files_read)
+		seconds = files_write(work);
+	from = bench_cpu_seconds(&bench->daemon);
+	if (seconds >= 0)
+		seconds = operation(work);
+	if (seconds < 0)
+		return (int)seconds;
+	seconds = bench_cpu_seconds(&bench->daemon) - from;
+	return add_sample(samples, seconds / gigabytes);
+}
+
 static int cpu_of(struct bench *bench, const char *name,
 		  double (*operation)(const struct files_work *work))
 {
-	struct pair pair = {.ours = {.directory = bench->daemon.mount,
-				     .page_bytes = 3670016,
-				     .pages = 64,
-				     .threads = 4}};
-	struct files_work *sides[2] = {&pair.ours, &pair.yardstick};
+	struct files_work ours = {.directory = bench->daemon.mount,
+				  .page_bytes = 3670016,
+				  .pages = 64,
+				  .threads = 4};
+	struct files_work yardstick = ours;
 	struct samples samples[2] = {{0}, {0}};
 	struct bench_row row = {.name = name,
 				.mode = "memory",
 				.unit = "ms/GB",
-				.size_bytes = pair.ours.page_bytes,
-				.threads = 4,
+				.size_bytes = ours.page_bytes,
+				.threads = ours.threads,
 				.yardstick = "tmpfs"};
-	double gigabytes = 64 * 3670016 * 1e-9;
+	int error = 0;
 
-	pair.yardstick = pair.ours;
-	pair.yardstick.directory = bench->tmpfs;
-	for (int64_t i = 0; i < bench->options->runs * 2; i++) {
-		struct files_work *work = sides[i % 2];
-		double from, seconds = files_remove(work);
-
-		if (operation == files_read)
-			seconds = files_write(work);
-		from = bench_cpu_seconds(&bench->daemon);
-		if (seconds >= 0)
-			seconds = operation(work);
-		if (seconds < 0)
-			return command_fail(&command, "%s: %s", name,
-					    strerror(-(int)seconds));
-		seconds = bench_cpu_seconds(&bench->daemon) - from;
-		samples_add(&samples[i % 2],
-			    (uint64_t)(seconds / gigabytes * 1e12));
+	yardstick.directory = bench->tmpfs;
+	for (int64_t i = 0; !error && i < bench->options->runs; i++) {
+		error = cpu_sample(bench, &ours, operation, &samples[0]);
+		if (!error)
+			error = cpu_sample(bench, &yardstick, operation,
+					   &samples[1]);
 	}
+	files_remove(&ours);
+	files_remove(&yardstick);
 	row.value = median_us(&samples[0]) * 1e-3;
 	row.yardstick_value = median_us(&samples[1]) * 1e-3;
+	if (error)
+		return command_fail(&command, "%s: %s", name, strerror(-error));
 	bench_table_add(&bench->table, &row);
-	files_remove(&pair.ours);
-	files_remove(&pair.yardstick);
 	return COMMAND_OK;
 }
 

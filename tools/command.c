@@ -63,8 +63,8 @@ bool command_parse(const struct command *command, int argc, char **argv,
 	return ok;
 }
 
-static void complain(const struct command *command, const char *format,
-		     va_list arguments)
+static void __attribute__((format(printf, 2, 0)))
+complain(const struct command *command, const char *format, va_list arguments)
 {
 	fprintf(stderr, "pagefs %s: ", command->name);
 	vfprintf(stderr, format, arguments);

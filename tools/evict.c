@@ -53,8 +53,14 @@ static int evict_all(int count, char **paths)
 {
 	struct mountpoint mountpoint;
 
+	if (count > 1)
+		return command_usage(&command, "--all takes one mount");
 	if (mountpoint_choose("evict", count, paths, &mountpoint))
 		return COMMAND_FAILED;
+	if (*mountpoint.key)
+		return command_usage(&command,
+				     "%s: --all takes a mount, not a page",
+				     paths[0]);
 	return evict(&mountpoint, "*", mountpoint.path);
 }
 
@@ -65,10 +71,17 @@ static int evict_each(int count, char **paths)
 
 	if (!count)
 		return command_usage(&command, "no page was named");
-	for (int i = 0; i < count; i++)
-		if (mountpoint_choose("evict", 1, paths + i, &mountpoint) ||
-		    evict(&mountpoint, mountpoint.key, paths[i]))
+	for (int i = 0; i < count; i++) {
+		if (mountpoint_choose("evict", 1, paths + i, &mountpoint))
 			code = COMMAND_FAILED;
+		else if (!*mountpoint.key)
+			return command_usage(&command,
+					     "%s: that is the whole mount: "
+					     "--all evicts all of its pages",
+					     paths[i]);
+		else if (evict(&mountpoint, mountpoint.key, paths[i]))
+			code = COMMAND_FAILED;
+	}
 	return code;
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/lib/size.h"
 #include "tools/mountpoint.h"
 #include "tools/tools.h"
@@ -120,19 +121,16 @@ static const char *type_name(mode_t mode)
 static void print_json(const char *path, const struct stat *st)
 {
 	char tier[32];
-	json_t *line;
+	json_t *line = json_object();
 
 	tier_of(path, tier, sizeof(tier));
-	line = json_pack("{s:s, s:s, s:I, s:f, s:s}", "path", path, "type",
-			 type_name(st->st_mode), "size",
-			 (json_int_t)st->st_size, "mtime",
-			 (double)st->st_mtim.tv_sec +
-				 (double)st->st_mtim.tv_nsec * 1e-9,
-			 "tier", tier);
-	if (!line) /* a name that is not UTF-8 */
-		line = json_pack("{s:n, s:I, s:s}", "path", "size",
-				 (json_int_t)st->st_size, "error",
-				 "the name is not UTF-8");
+	json_add_bytes(line, "path", path);
+	json_object_set_new(line, "type", json_string(type_name(st->st_mode)));
+	json_object_set_new(line, "size", json_integer(st->st_size));
+	json_object_set_new(line, "mtime",
+			    json_real((double)st->st_mtim.tv_sec +
+				      (double)st->st_mtim.tv_nsec * 1e-9));
+	json_object_set_new(line, "tier", json_string(tier));
 	json_dumpf(line, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(line);
@@ -162,13 +160,26 @@ static void print_long(const char *path, const char *name,
 	       (unsigned)st->st_gid, (long long)st->st_size, when, tier, name);
 }
 
+/* On a terminal a name must not be able to move the cursor. */
+static void print_name(const char *name)
+{
+	if (!isatty(STDOUT_FILENO)) {
+		puts(name);
+		return;
+	}
+	for (; *name; name++)
+		putchar((unsigned char)*name < ' ' || *name == 127 ? '?'
+								   : *name);
+	putchar('\n');
+}
+
 static void print_one(const struct ls_options *values, const char *path,
 		      const char *name)
 {
 	struct stat st;
 
 	if (!values->longer && !values->json) {
-		puts(name);
+		print_name(name);
 		return;
 	}
 	if (lstat(path, &st)) {
@@ -182,20 +193,52 @@ static void print_one(const struct ls_options *values, const char *path,
 	}
 }
 
-static int join(const char *directory, const char *name, char ret[PATH_MAX])
+/* Where a listing is: one path that grows and shrinks, since directories may
+ * be nested two thousand deep. */
+struct walk {
+	const struct ls_options *values;
+	char path[PATH_MAX];
+	size_t len;
+};
+
+static bool walk_down(struct walk *walk, const char *name)
 {
-	return snprintf(ret, PATH_MAX, "%s/%s", directory, name) >= PATH_MAX
-		       ? -ENAMETOOLONG
-		       : 0;
+	const char *slash = walk->path[walk->len - 1] == '/' ? "" : "/";
+	size_t room = sizeof(walk->path) - walk->len;
+	int n = snprintf(walk->path + walk->len, room, "%s%s", slash, name);
+
+	if ((size_t)n < room) {
+		walk->len += (size_t)n;
+		return true;
+	}
+	walk->path[walk->len] = '\0';
+	command_fail(&command, "%s/%s: %s", walk->path, name,
+		     strerror(ENAMETOOLONG));
+	return false;
+}
+
+static void walk_up(struct walk *walk, size_t len)
+{
+	walk->len = len;
+	walk->path[len] = '\0';
+}
+
+static void print_child(struct walk *walk, const char *name)
+{
+	size_t len = walk->len;
+
+	if (!walk_down(walk, name))
+		return;
+	print_one(walk->values, walk->path, name);
+	walk_up(walk, len);
 }
 
 /* Unsorted names are printed at once; directories are kept for later. */
-static int read_directory(const struct ls_options *values, const char *path,
-			  struct items *ret)
+static int read_directory(struct walk *walk, struct items *ret)
 {
-	DIR *directory = opendir(path);
+	DIR *directory = opendir(walk->path);
+	bool unsorted = walk->values->unsorted;
 	struct dirent *entry;
-	char child[PATH_MAX];
 	int error = 0;
 
 	if (!directory)
@@ -203,43 +246,44 @@ static int read_directory(const struct ls_options *values, const char *path,
 	while (!error && (errno = 0, entry = readdir(directory))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
-		if (!values->unsorted || entry->d_type == DT_DIR)
+		if (!unsorted || entry->d_type == DT_DIR)
 			error = items_add(ret, entry);
-		if (!error && values->unsorted &&
-		    !join(path, entry->d_name, child))
-			print_one(values, child, entry->d_name);
+		if (!error && unsorted)
+			print_child(walk, entry->d_name);
 	}
 	if (!error && errno)
 		error = -errno;
 	closedir(directory);
-	if (!values->unsorted && ret->count)
+	if (!error && !unsorted && ret->count)
 		qsort(ret->items, ret->count, sizeof(*ret->items), by_name);
 	return error;
 }
 
-static int list_directory(const struct ls_options *values, const char *path,
-			  bool with_title)
+static int list_directory(struct walk *walk, bool with_title)
 {
+	const struct ls_options *values = walk->values;
 	struct items items = {0};
-	char child[PATH_MAX];
+	size_t len = walk->len;
 	int code = COMMAND_OK, error;
 
 	if (with_title && !values->json)
-		printf("%s:\n", path);
-	error = read_directory(values, path, &items);
+		printf("%s:\n", walk->path);
+	error = read_directory(walk, &items);
 	if (error)
-		code = command_fail(&command, "%s: %s", path, strerror(-error));
-	for (size_t i = 0; !values->unsorted && i < items.count; i++)
-		if (!join(path, items.items[i].name, child))
-			print_one(values, child, items.items[i].name);
-	for (size_t i = 0; values->recursive && i < items.count; i++) {
+		code = command_fail(&command, "%s: %s", walk->path,
+				    strerror(-error));
+	for (size_t i = 0; !error && !values->unsorted && i < items.count; i++)
+		print_child(walk, items.items[i].name);
+	for (size_t i = 0; !error && values->recursive && i < items.count;
+	     i++) {
 		if (items.items[i].type != DT_DIR ||
-		    join(path, items.items[i].name, child))
+		    !walk_down(walk, items.items[i].name))
 			continue;
 		if (!values->json)
 			putchar('\n');
-		if (list_directory(values, child, true) != COMMAND_OK)
+		if (list_directory(walk, true) != COMMAND_OK)
 			code = COMMAND_FAILED;
+		walk_up(walk, len);
 	}
 	items_release(&items);
 	return code;
@@ -248,14 +292,19 @@ static int list_directory(const struct ls_options *values, const char *path,
 static int list_path(const struct ls_options *values, const char *path,
 		     bool with_title)
 {
+	struct walk walk = {.values = values};
 	struct stat st;
 
 	if (lstat(path, &st))
 		return command_fail(&command, "%s: %s", path, strerror(errno));
-	if (S_ISDIR(st.st_mode))
-		return list_directory(values, path, with_title);
-	print_one(values, path, path);
-	return COMMAND_OK;
+	if (S_ISLNK(st.st_mode))
+		(void)!stat(path, &st); /* to a directory: that is listed */
+	if (!S_ISDIR(st.st_mode)) {
+		print_one(values, path, path);
+		return COMMAND_OK;
+	}
+	walk.len = (size_t)snprintf(walk.path, sizeof(walk.path), "%s", path);
+	return list_directory(&walk, with_title);
 }
 
 static int list_all(const struct ls_options *values, int count, char **paths)

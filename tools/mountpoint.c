@@ -3,19 +3,58 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <mntent.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/lib/strbuf.h"
 
-static bool is_dots(const char *name)
+/* Where the last component of path[0 .. end) starts, slashes at its end
+ * aside, which *end is cut by. */
+static size_t last_component(const char *path, size_t *end)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "/");
+	size_t start;
+
+	while (*end > 1 && path[*end - 1] == '/')
+		(*end)--;
+	start = *end;
+	while (start && path[start - 1] != '/')
+		start--;
+	return start;
+}
+
+static bool is_dots(const char *name, size_t len)
+{
+	return len <= 2 && !strncmp(name, "..", len);
+}
+
+/* Adds components that are not there (yet). */
+static int append(char path[PATH_MAX], const char *rest, const char *end)
+{
+	size_t len = strlen(path);
+
+	while (rest < end) {
+		size_t step = (size_t)(end - rest);
+		const char *slash = memchr(rest, '/', step);
+
+		if (slash)
+			step = (size_t)(slash - rest);
+		if (step && is_dots(rest, step))
+			return -ENOENT;
+		if (len + step + 2 > PATH_MAX)
+			return -ENAMETOOLONG;
+		if (step && path[len - 1] != '/')
+			path[len++] = '/';
+		memcpy(path + len, rest, step);
+		len += step;
+		path[len] = '\0';
+		rest += step + 1;
+	}
+	return 0;
 }
 
 /* Makes `path` absolute and free of links in its directories, also where its
@@ -23,29 +62,21 @@ static bool is_dots(const char *name)
  * the end is a key itself and is not followed. */
 static int absolute(const char *path, char ret[PATH_MAX])
 {
-	char buffer[PATH_MAX], name[PATH_MAX];
-	const char *directory;
-	size_t len;
-	int error;
+	char directory[PATH_MAX];
+	size_t end = strlen(path), start;
 
-	if (strlen(path) >= PATH_MAX)
+	if (end >= PATH_MAX)
 		return -ENAMETOOLONG;
-	strcpy(buffer, path);
-	strcpy(name, path);
-	if (is_dots(basename(name)))
+	start = last_component(path, &end);
+	if (is_dots(path + start, end - start))
 		return realpath(path, ret) ? 0 : -errno;
-	directory = dirname(buffer);
-	if (!realpath(directory, ret)) {
-		error = errno == ENOENT ? absolute(directory, ret) : -errno;
-		if (error)
-			return error;
+	for (size_t at = start;; at = last_component(path, &at)) {
+		snprintf(directory, sizeof(directory), "%.*s", (int)at, path);
+		if (realpath(at ? directory : ".", ret))
+			return append(ret, path + at, path + end);
+		if (errno != ENOENT || !at)
+			return -errno;
 	}
-	strcpy(name, path); /* basename() may have changed it */
-	len = strlen(ret);
-	if (snprintf(ret + len, PATH_MAX - len, "%s%s", len > 1 ? "/" : "",
-		     basename(name)) >= (int)(PATH_MAX - len))
-		return -ENAMETOOLONG;
-	return 0;
 }
 
 static bool lies_in(const char *path, const char *mount, size_t mount_len)
@@ -59,18 +90,14 @@ static bool is_pagefs(const struct mntent *entry)
 	return !strcmp(entry->mnt_type, "fuse.pagefs");
 }
 
-int mountpoint_find(const char *path, struct mountpoint *ret)
+/* The file system that an absolute path lies in: 0 if it is a pagefs. */
+static int find_mount(const char *path, struct mountpoint *ret)
 {
-	FILE *mounts;
-	char whole[PATH_MAX];
+	FILE *mounts = setmntent("/proc/self/mounts", "r");
 	struct mntent *entry;
 	size_t best = 0;
 	bool ours = false;
-	int error = absolute(path, whole);
 
-	if (error)
-		return error;
-	mounts = setmntent("/proc/self/mounts", "r");
 	if (!mounts)
 		return -errno;
 	while ((entry = getmntent(mounts))) {
@@ -78,7 +105,7 @@ int mountpoint_find(const char *path, struct mountpoint *ret)
 
 		/* The longest counts, and of equal ones the last: that is
 		 * the one on top. */
-		if (len < best || !lies_in(whole, entry->mnt_dir, len))
+		if (len < best || !lies_in(path, entry->mnt_dir, len))
 			continue;
 		best = len;
 		ours = is_pagefs(entry);
@@ -86,10 +113,25 @@ int mountpoint_find(const char *path, struct mountpoint *ret)
 	endmntent(mounts);
 	if (!ours)
 		return -ENOENT;
-	snprintf(ret->path, sizeof(ret->path), "%.*s", (int)best, whole);
+	snprintf(ret->path, sizeof(ret->path), "%.*s", (int)best, path);
 	snprintf(ret->key, sizeof(ret->key), "%s",
-		 whole[best] == '/' ? whole + best + 1 : "");
+		 path[best] == '/' ? path + best + 1 : "");
 	return 0;
+}
+
+int mountpoint_find(const char *path, struct mountpoint *ret)
+{
+	char whole[PATH_MAX];
+	struct stat st;
+	int error = absolute(path, whole);
+
+	if (!error)
+		error = find_mount(whole, ret);
+	/* A link outside that leads to the mount, or to a directory in it. */
+	if (error == -ENOENT && !stat(path, &st) && S_ISDIR(st.st_mode) &&
+	    realpath(path, whole))
+		error = find_mount(whole, ret);
+	return error;
 }
 
 int mountpoint_only(struct mountpoint *ret)
@@ -100,15 +142,44 @@ int mountpoint_only(struct mountpoint *ret)
 
 	if (!mounts)
 		return -errno;
+	ret->key[0] = '\0';
 	while ((entry = getmntent(mounts))) {
-		if (!is_pagefs(entry))
+		/* One on top of another is one. */
+		if (!is_pagefs(entry) ||
+		    (count && !strcmp(ret->path, entry->mnt_dir)))
 			continue;
 		count++;
 		snprintf(ret->path, sizeof(ret->path), "%s", entry->mnt_dir);
-		ret->key[0] = '\0';
 	}
 	endmntent(mounts);
 	return count == 1 ? 0 : count ? -E2BIG : -ENOENT;
+}
+
+bool mountpoint_dead(int error)
+{
+	return error == -ENOTCONN || error == -ECONNABORTED;
+}
+
+static void complain(const char *command, const char *path, int error)
+{
+	fprintf(stderr, "pagefs %s: ", command);
+	if (error == -E2BIG)
+		fputs("there are several pagefs mounts: name one of them "
+		      "(findmnt -t fuse.pagefs lists them)\n",
+		      stderr);
+	else if (error == -ENOENT)
+		fprintf(stderr,
+			"%s: no pagefs mount there ('pagefs mount DIR' makes "
+			"one)\n",
+			path ? path : "this host");
+	else if (mountpoint_dead(error))
+		fprintf(stderr,
+			"%s: the daemon of this mount is gone: mount again, "
+			"or clean up with 'pagefs umount'\n",
+			path);
+	else
+		fprintf(stderr, "%s: %s\n", path ? path : "/proc/self/mounts",
+			strerror(-error));
 }
 
 int mountpoint_choose(const char *command, int count, char **arguments,
@@ -117,20 +188,8 @@ int mountpoint_choose(const char *command, int count, char **arguments,
 	int error = count ? mountpoint_find(arguments[0], ret)
 			  : mountpoint_only(ret);
 
-	if (error == -E2BIG)
-		fprintf(stderr,
-			"pagefs %s: there are several pagefs mounts: name "
-			"one of them (findmnt -t fuse.pagefs lists them)\n",
-			command);
-	else if (error == -ENOENT)
-		fprintf(stderr,
-			"pagefs %s: %s: no pagefs mount there ('pagefs mount "
-			"DIR' makes one)\n",
-			command, count ? arguments[0] : "this host");
-	else if (error)
-		fprintf(stderr, "pagefs %s: %s: %s\n", command,
-			count ? arguments[0] : "/proc/self/mounts",
-			strerror(-error));
+	if (error)
+		complain(command, count ? arguments[0] : NULL, error);
 	return error;
 }
 

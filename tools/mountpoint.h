@@ -8,9 +8,7 @@
  * use the mount may use them. One thread.
  */
 
-#include <stddef.h>
-#include <stdio.h>
-#include <sys/types.h>
+#include <stdbool.h>
 
 struct strbuf;
 
@@ -21,8 +19,9 @@ struct mountpoint {
 	char key[4097];
 };
 
-/* The pagefs mount that `path` lies in; the path itself need not exist. 0;
- * -ENOENT: no pagefs mount there; -errno. */
+/* The pagefs mount that `path` lies in; the path itself need not exist. A link
+ * in the mount is a key, whatever it leads to; a link elsewhere is followed to
+ * a directory. 0; -ENOENT: no pagefs mount there; -errno. */
 int mountpoint_find(const char *path, struct mountpoint *ret);
 /* The only pagefs mount of this host. 0; -ENOENT: there is none; -E2BIG: there
  * are several, and one must be named. */
@@ -31,6 +30,9 @@ int mountpoint_only(struct mountpoint *ret);
  * a line on stderr that names `command` where there is none. 0 or -errno. */
 int mountpoint_choose(const char *command, int count, char **arguments,
 		      struct mountpoint *ret);
+
+/* Does this error (-errno) of a call on a mount say that its daemon is gone? */
+bool mountpoint_dead(int error);
 
 /* Reads a control file whole: 0 or -errno. */
 int mountpoint_read(const struct mountpoint *mountpoint, const char *control,

@@ -38,8 +38,9 @@ static const struct command command = {
 	.name = "put",
 	.arguments = "[OPTION]... FILE MOUNT/KEY",
 	.summary = "Store a file, or standard input ('-'), as a page.",
-	.detail = "The page appears whole or not at all. A key that ends in "
-		  "'/' takes the name\nof the file.",
+	.detail = "The page appears whole or not at all. A directory, or "
+		  "a key that ends\nin '/', gets the page under the file's "
+		  "name.",
 	.examples = "  pagefs put page.bin /mnt/kv/model/0a1b\n"
 		    "  head -c 1M /dev/urandom | pagefs put -p - "
 		    "/mnt/kv/a/b/c",
@@ -119,21 +120,32 @@ static int put_open_file(int from, const char *from_name, const char *path,
 	return code;
 }
 
-/* The key with the file's name, where it ends in a slash. */
+static bool names_directory(const char *key)
+{
+	size_t len = strlen(key);
+	struct stat st;
+
+	return !len || key[len - 1] == '/' ||
+	       (!stat(key, &st) && S_ISDIR(st.st_mode));
+}
+
+/* The key, with the file's name where it is a directory. */
 static int whole_path(const char *file, const char *key, char ret[PATH_MAX])
 {
 	size_t len = strlen(key);
 	const char *slash = strrchr(file, '/');
-	const char *name = slash ? slash + 1 : file;
+	const char *between = "", *name = "";
 
-	if (len && key[len - 1] != '/')
-		name = "";
-	else if (!strcmp(file, "-"))
-		return command_usage(
-			&command,
-			"%s: standard input has no name: give the whole key",
-			key);
-	if (snprintf(ret, PATH_MAX, "%s%s", key, name) >= PATH_MAX)
+	if (names_directory(key)) {
+		if (!strcmp(file, "-"))
+			return command_usage(&command,
+					     "%s: standard input has no name: "
+					     "give the whole key",
+					     key);
+		between = len && key[len - 1] != '/' ? "/" : "";
+		name = slash ? slash + 1 : file;
+	}
+	if (snprintf(ret, PATH_MAX, "%s%s%s", key, between, name) >= PATH_MAX)
 		return command_fail(&command, "%s: %s", key,
 				    strerror(ENAMETOOLONG));
 	return COMMAND_OK;

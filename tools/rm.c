@@ -95,6 +95,9 @@ static int remove_path(const struct rm_options *values, char *path)
 				     "%s: that is the whole mount: -r --all "
 				     "removes all of its pages",
 				     path);
+	if (*mountpoint.key && values->all)
+		return command_usage(
+			&command, "%s: --all takes a mount, not a page", path);
 	error = remove_key(&mountpoint, mountpoint.key, values->recursive);
 	if (!error || (error == -ENOENT && values->force))
 		return COMMAND_OK;

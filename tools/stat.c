@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/lib/clock.h"
 #include "tools/mountpoint.h"
 #include "tools/tools.h"
@@ -68,15 +69,17 @@ static void time_text(const struct timespec *at, char *ret, size_t room)
 	snprintf(ret + len, room - len, ".%03ld", at->tv_nsec / 1000000);
 }
 
+static const char *type_name(mode_t mode)
+{
+	return S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "symlink" : "page";
+}
+
 static void print_text(const char *path, const char *key, const struct stat *st)
 {
 	char text[256];
 
 	printf("%-9s %s\n", "key", *key ? key : "/");
-	printf("%-9s %s\n", "type",
-	       S_ISDIR(st->st_mode)   ? "directory"
-	       : S_ISLNK(st->st_mode) ? "symlink"
-				      : "page");
+	printf("%-9s %s\n", "type", type_name(st->st_mode));
 	printf("%-9s %lld\n", "size", (long long)st->st_size);
 	printf("%-9s %lld\n", "stored", (long long)st->st_blocks * 512);
 	printf("%-9s %04o %u:%u\n", "mode", (unsigned)st->st_mode & 07777,
@@ -94,15 +97,16 @@ static void print_text(const char *path, const char *key, const struct stat *st)
 static void print_json(const char *path, const char *key, const struct stat *st)
 {
 	json_t *line = json_pack(
-		"{s:s, s:I, s:I, s:i, s:i, s:i, s:I, s:f, s:f}", "key", key,
-		"size", (json_int_t)st->st_size, "stored",
-		(json_int_t)st->st_blocks * 512, "mode",
+		"{s:s, s:I, s:I, s:i, s:i, s:i, s:I, s:f, s:f}", "type",
+		type_name(st->st_mode), "size", (json_int_t)st->st_size,
+		"stored", (json_int_t)st->st_blocks * 512, "mode",
 		(int)(st->st_mode & 07777), "uid", (int)st->st_uid, "gid",
 		(int)st->st_gid, "links", (json_int_t)st->st_nlink, "mtime",
 		(double)clock_from_timespec(st->st_mtim) * 1e-9, "atime",
 		(double)clock_from_timespec(st->st_atim) * 1e-9);
 	char text[256];
 
+	json_add_bytes(line, "key", key);
 	for (size_t i = 0; S_ISREG(st->st_mode) && i < FACTS; i++)
 		if (get_fact(path, facts[i], text, sizeof(text)))
 			json_object_set_new(line, facts[i], json_string(text));
