@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "tools/lib/endian.h"
 #include "tools/lib/log.h"
@@ -220,7 +221,7 @@ static int pair(struct meta *meta, const struct opening *memory)
 
 /* ---- open and close ---- */
 
-static int locks_init(struct meta *meta)
+static int remap_init(pthread_rwlock_t *remap)
 {
 	pthread_rwlockattr_t attr;
 	int rc = -pthread_rwlockattr_init(&attr);
@@ -230,13 +231,38 @@ static int locks_init(struct meta *meta)
 	/* Else a stream of readers would keep the maps from growing. */
 	pthread_rwlockattr_setkind_np(
 		&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	rc = -pthread_rwlock_init(&meta->remap, &attr);
+	rc = -pthread_rwlock_init(remap, &attr);
 	pthread_rwlockattr_destroy(&attr);
+	return rc;
+}
+
+static int writer_init(struct meta *meta)
+{
+	pthread_condattr_t attr;
+	int rc = -pthread_condattr_init(&attr);
+
 	if (rc < 0)
 		return rc;
-	pthread_mutex_init(&meta->writer, NULL);
-	pthread_mutex_init(&meta->pool_lock, NULL);
-	return 0;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	rc = -pthread_cond_init(&meta->writer_gone, &attr);
+	pthread_condattr_destroy(&attr);
+	if (rc == 0)
+		pthread_mutex_init(&meta->writer_lock, NULL);
+	return rc;
+}
+
+static int locks_init(struct meta *meta)
+{
+	int rc = remap_init(&meta->remap);
+
+	if (rc < 0)
+		return rc;
+	rc = writer_init(meta);
+	if (rc < 0)
+		pthread_rwlock_destroy(&meta->remap);
+	else
+		pthread_mutex_init(&meta->pool_lock, NULL);
+	return rc;
 }
 
 static void meta_free(struct meta *meta, bool clean)
@@ -245,7 +271,8 @@ static void meta_free(struct meta *meta, bool clean)
 	for (int i = 0; i < TIERS; i++)
 		env_close(&meta->env[i], clean);
 	pthread_rwlock_destroy(&meta->remap);
-	pthread_mutex_destroy(&meta->writer);
+	pthread_mutex_destroy(&meta->writer_lock);
+	pthread_cond_destroy(&meta->writer_gone);
 	pthread_mutex_destroy(&meta->pool_lock);
 	free(meta);
 }

@@ -6,8 +6,9 @@
  * What the files of meta/ share: the two environments, transactions, and the
  * guarded calls through which alone LMDB's tables are touched.
  *
- * Lock order: writer, remap, pool.  LMDB's own writer mutex (robust, shared
- * between processes) is taken inside `writer`.
+ * Lock order: being the writer, remap, pool_lock; nothing is taken within
+ * writer_lock.  LMDB's own writer mutex (robust, shared between processes) is
+ * taken by the writer only.
  */
 
 #include <lmdb.h>
@@ -73,9 +74,11 @@ struct meta {
 	struct env env[TIERS];
 	enum meta_tier home;
 
-	pthread_mutex_t writer;	   /* held by the write transaction */
-	struct meta_txn write_txn; /* guarded by writer */
-	uint8_t tomb_at[16];	   /* guarded by writer: where the sweep is */
+	pthread_mutex_t writer_lock;
+	pthread_cond_t writer_gone;
+	bool writing; /* guarded by writer_lock: there is a writer */
+	struct meta_txn write_txn; /* the writer's */
+	uint8_t tomb_at[16];	   /* the writer's: where the sweep is */
 
 	/* Held shared by each transaction, exclusively while a map moves. */
 	pthread_rwlock_t remap;

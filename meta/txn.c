@@ -89,27 +89,45 @@ int meta_begin_read(struct meta *meta, struct meta_txn **ret)
 	return 0;
 }
 
-static int writer_lock(struct meta *meta)
+/* A flag with a condition rather than a mutex, which could be waited for by
+ * the wall clock only. */
+static int writer_become(struct meta *meta)
 {
 	struct timespec until =
 		clock_to_timespec(clock_monotonic_ns() + WRITER_WAIT_NS);
+	int rc = 0;
 
-	if (pthread_mutex_trylock(&meta->writer) == 0)
-		return 0;
-	return -pthread_mutex_clocklock(&meta->writer, CLOCK_MONOTONIC, &until);
+	pthread_mutex_lock(&meta->writer_lock);
+	while (meta->writing && rc == 0)
+		rc = -pthread_cond_timedwait(&meta->writer_gone,
+					     &meta->writer_lock, &until);
+	if (!meta->writing) {
+		meta->writing = true;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&meta->writer_lock);
+	return rc;
+}
+
+static void writer_cease(struct meta *meta)
+{
+	pthread_mutex_lock(&meta->writer_lock);
+	meta->writing = false;
+	pthread_cond_signal(&meta->writer_gone);
+	pthread_mutex_unlock(&meta->writer_lock);
 }
 
 int meta_begin_write(struct meta *meta, struct meta_txn **ret)
 {
 	struct meta_txn *txn = &meta->write_txn;
-	int rc = writer_lock(meta);
+	int rc = writer_become(meta);
 
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < TIERS && rc == 0; i++)
 		rc = env_grow(&meta->env[i], &meta->remap);
 	if (rc < 0) {
-		pthread_mutex_unlock(&meta->writer);
+		writer_cease(meta);
 		return rc;
 	}
 	pthread_rwlock_rdlock(&meta->remap);
@@ -125,7 +143,7 @@ static void write_end(struct meta_txn *txn)
 	struct meta *meta = txn->meta;
 
 	pthread_rwlock_unlock(&meta->remap);
-	pthread_mutex_unlock(&meta->writer);
+	writer_cease(meta);
 }
 
 /* LMDB frees a write transaction's cursors with it. */
