@@ -148,9 +148,10 @@ static int run_mounted(const struct offload_options *options,
 	};
 	int error = offload_run(&plan, &outcome->result);
 
-	outcome->evicted = bench_daemon_counter(daemon, "evicted_pages");
-	outcome->hits_memory = bench_daemon_counter(daemon, "hits_memory");
-	outcome->hits_disk = bench_daemon_counter(daemon, "hits_disk");
+	outcome->evicted = bench_daemon_counter(daemon, "evicted_pages_total");
+	outcome->hits_memory =
+		bench_daemon_counter(daemon, "hits_memory_total");
+	outcome->hits_disk = bench_daemon_counter(daemon, "hits_disk_total");
 	return error;
 }
 

@@ -37,6 +37,14 @@ static void existing(const char *path, char ret[PATH_MAX])
 	}
 }
 
+/* Such as /proc, where root may write but nothing can be kept. */
+static bool keeps_files(const char *path)
+{
+	struct statvfs fs;
+
+	return !statvfs(path, &fs) && fs.f_blocks;
+}
+
 static uint64_t free_bytes(const char *path)
 {
 	struct statvfs fs;
@@ -64,6 +72,11 @@ static void check_disk(const struct doctor *doctor, struct finding *ret)
 			    "give --disk a directory that you may write to, "
 			    "or 'none'",
 			    "%s: %s", path, strerror(errno));
+	else if (!keeps_files(path))
+		finding_bad(ret, DOCTOR_FAIL,
+			    "the disk tier can't be made there",
+			    "give --disk a directory on a disk, or 'none'",
+			    "%s is no file system for data", path);
 	else if (room < DISK_NEEDED_BYTES)
 		finding_bad(ret, DOCTOR_WARN,
 			    "what is evicted from memory soon finds no room: "

@@ -33,20 +33,25 @@ static const struct command command = {
 	.max_arguments = -1,
 };
 
-static int evict(const struct mountpoint *mountpoint, const char *key,
-		 const char *path)
+static const char *reason(int error)
 {
-	int error = mountpoint_write(mountpoint, "evict", key);
+	switch (error) {
+	case -ENOENT:
+		return "no such page";
+	case -EINVAL:
+		return "a name with a newline can't be evicted by itself";
+	case -EOPNOTSUPP:
+		return "there is no disk tier: evicting would lose the page "
+		       "(mount with --disk DIR)";
+	default:
+		return strerror(-error);
+	}
+}
 
-	if (!error)
-		return COMMAND_OK;
-	return command_fail(
-		&command, "%s: %s", path,
-		error == -EOPNOTSUPP
-			? "there is no disk tier: evicting would lose the "
-			  "page (mount with --disk DIR)"
-		: error == -ENOENT ? "no such page"
-				   : strerror(-error));
+static int judge(int error, const char *path)
+{
+	return error ? command_fail(&command, "%s: %s", path, reason(error))
+		     : COMMAND_OK;
 }
 
 static int evict_all(int count, char **paths)
@@ -61,7 +66,8 @@ static int evict_all(int count, char **paths)
 		return command_usage(&command,
 				     "%s: --all takes a mount, not a page",
 				     paths[0]);
-	return evict(&mountpoint, "*", mountpoint.path);
+	return judge(mountpoint_write(&mountpoint, "evict", "*"),
+		     mountpoint.path);
 }
 
 static int evict_each(int count, char **paths)
@@ -79,7 +85,9 @@ static int evict_each(int count, char **paths)
 					     "%s: that is the whole mount: "
 					     "--all evicts all of its pages",
 					     paths[i]);
-		else if (evict(&mountpoint, mountpoint.key, paths[i]))
+		else if (judge(mountpoint_write_key(&mountpoint, "evict", "",
+						    mountpoint.key),
+			       paths[i]))
 			code = COMMAND_FAILED;
 	}
 	return code;

@@ -239,3 +239,22 @@ int mountpoint_write(const struct mountpoint *mountpoint, const char *control,
 		error = -errno;
 	return error;
 }
+
+int mountpoint_write_key(const struct mountpoint *mountpoint,
+			 const char *control, const char *before,
+			 const char *key)
+{
+	struct strbuf line;
+	int error;
+
+	if (strchr(key, '\n'))
+		return -EINVAL;
+	strbuf_init(&line, 0);
+	strbuf_printf(&line, "%s/%s", before, key);
+	error = strbuf_error(&line);
+	if (!error)
+		error = mountpoint_write(mountpoint, control,
+					 strbuf_text(&line));
+	strbuf_release(&line);
+	return error;
+}

@@ -37,8 +37,14 @@ bool mountpoint_dead(int error);
 /* Reads a control file whole: 0 or -errno. */
 int mountpoint_read(const struct mountpoint *mountpoint, const char *control,
 		    struct strbuf *ret);
-/* Writes `text` to one in one write: 0 or the daemon's -errno. */
+/* Writes a line to one (`text` has no newline): 0 or the daemon's -errno. */
 int mountpoint_write(const struct mountpoint *mountpoint, const char *control,
 		     const char *text);
+/* The same with a key in it, so that no key is taken for anything else:
+ * `before` (may be empty), a slash, the key. -EINVAL: it has a newline in it,
+ * which would end the line. */
+int mountpoint_write_key(const struct mountpoint *mountpoint,
+			 const char *control, const char *before,
+			 const char *key);
 
 #endif

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "tools/command.h"
-#include "tools/lib/strbuf.h"
 #include "tools/mountpoint.h"
 #include "tools/tools.h"
 
@@ -57,16 +56,12 @@ static const struct command command = {
 static int remove_key(const struct mountpoint *mountpoint, const char *key,
 		      bool recursive)
 {
-	struct strbuf request;
 	int error;
 
-	strbuf_init(&request, 0);
-	strbuf_printf(&request, "%s%s", recursive ? "-r " : "", key);
 	do
-		error = mountpoint_write(mountpoint, "remove",
-					 strbuf_text(&request));
+		error = mountpoint_write_key(mountpoint, "remove",
+					     recursive ? "-r " : "", key);
 	while (error == -EAGAIN);
-	strbuf_release(&request);
 	return error;
 }
 
@@ -78,6 +73,8 @@ static const char *reason(int error)
 	case -EISDIR:
 	case -ENOTEMPTY:
 		return "a directory that is not empty (-r removes it, too)";
+	case -EINVAL:
+		return "a name with a newline: use rm(1)";
 	default:
 		return strerror(-error);
 	}
