@@ -36,6 +36,7 @@ enum cache_outcome {
 			     shutting down): a miss, and nothing is remembered */
 	CACHE_STALE = 6,  /* open: that version is not the current one any
 			     more: look the name up again */
+	CACHE_MORE = 7,	  /* part of it was done: call again */
 };
 
 /* A name: a component below a directory (by its object number). */
@@ -141,6 +142,14 @@ int cache_rename(struct cache *cache, const struct cache_name *from,
 /* A second name that shares the chunks; each is overwritten by itself. */
 int cache_link(struct cache *cache, const struct cache_name *from,
 	       const struct cache_name *to, struct cache_found *ret);
+
+/* What the operator removes, hidden names and what the negative cache holds of
+ * them too; with `recursive` a directory and all that is below it (name NULL:
+ * everything), at most `max` names a call.  0; CACHE_MORE: call again;
+ * CACHE_MISS; -EISDIR (NULL, not recursive); -ENOTEMPTY (not recursive, or a
+ * page below it is being written).  Tells the kernel through `changed`. */
+int cache_remove(struct cache *cache, const struct cache_name *name,
+		 bool recursive, unsigned max);
 
 enum cache_attr {
 	CACHE_SET_MODE = 1 << 0,
