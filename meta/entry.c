@@ -10,7 +10,7 @@
 
 #define ENTRY_VERSION 1
 #define ENTRY_MODE_BITS 07777u
-#define ENTRY_FLAGS_KNOWN ((uint32_t)META_ON_DISK)
+#define ENTRY_FLAGS_KNOWN ((uint32_t)(META_ON_DISK | META_NAME_NEW))
 
 struct entry_bytes {
 	uint8_t version;
