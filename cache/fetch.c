@@ -506,6 +506,30 @@ static void start(struct fetch *fetch)
 	fetch_submit(fetch);
 }
 
+/* Under the lock. */
+static void ref_loaded(const struct fetch *fetch, struct cache_slot *ret)
+{
+	arena_ref(fetch->cache->arena, fetch->slot);
+	ret->slot = fetch->slot;
+	ret->id = fetch->id;
+	ret->len_bytes = fetch->len_bytes;
+}
+
+int fetch_pin_loaded(struct fetches *fetches, const struct chunk_id *id,
+		     struct cache_slot *ret)
+{
+	struct fetch *fetch;
+	bool is_loaded;
+
+	pthread_mutex_lock(&fetches->lock);
+	fetch = find(fetches, id);
+	is_loaded = fetch && fetch->state == FETCH_LOADED;
+	if (is_loaded)
+		ref_loaded(fetch, ret);
+	pthread_mutex_unlock(&fetches->lock);
+	return is_loaded ? 0 : CACHE_MISS;
+}
+
 void fetch_begin(struct fetch *fetch, cache_fetched_fn *done, void *arg)
 {
 	struct cache *cache = fetch->cache;
@@ -523,10 +547,7 @@ void fetch_begin(struct fetch *fetch, cache_fetched_fn *done, void *arg)
 	if (!first) {
 		insert(fetches, fetch);
 	} else if (is_loaded) {
-		arena_ref(cache->arena, first->slot);
-		slot.slot = first->slot;
-		slot.id = first->id;
-		slot.len_bytes = first->len_bytes;
+		ref_loaded(first, &slot);
 	} else {
 		list_push_back(&first->waiters, &fetch->link);
 	}

@@ -35,7 +35,8 @@ static int take_chunk(struct gather *gather, const struct chunk_where *where)
 	struct cache_slot slot;
 	struct fetch *fetch;
 
-	if (!chunk_pin(page->cache, where, &slot)) {
+	if (!chunk_pin(page->cache, where, &slot) ||
+	    !fetch_pin_loaded(page->cache->fetches, &where->id, &slot)) {
 		page->chunks[page->count++] = (struct page_chunk){
 			.index = slot.id.index,
 			.len_bytes = slot.len_bytes,

@@ -126,6 +126,10 @@ struct fetch *fetch_prepare(struct cache *cache, const struct slot_class *owner,
 /* Prepared fetches can be chained by this; a new one ends its chain. */
 struct fetch **fetch_next(struct fetch *fetch);
 void fetch_drop_all(struct fetch *chain);
+/* Pins the chunk if it has been fetched and only its row isn't written yet: 0,
+ * or CACHE_MISS. */
+int fetch_pin_loaded(struct fetches *fetches, const struct chunk_id *id,
+		     struct cache_slot *ret);
 /* Joins the fetch of that chunk, or starts this one; as cache_chunk_fetch().
  * Not under a lock nor in a transaction. */
 void fetch_begin(struct fetch *fetch, cache_fetched_fn *done, void *arg);
