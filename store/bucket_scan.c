@@ -366,8 +366,7 @@ int contents_load(struct buckets *buckets, struct bucket *bucket,
 		r = load_footer(buckets, bucket, (uint64_t)st.st_size,
 				&contents);
 	if (r == DATA_BAD) {
-		walk.limit_block =
-			(uint32_t)((uint64_t)st.st_size / BLOCK_BYTES);
+		walk.limit_block = limit_of((uint64_t)st.st_size);
 		if (writing && written < walk.limit_block)
 			walk.limit_block = written;
 		r = walk_headers(&walk);
