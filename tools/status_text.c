@@ -86,11 +86,11 @@ static void add_tiers(const json_t *stats, struct strbuf *out)
 	add_bytes(out, stats, "memory_dirty_bytes", "not on disk yet");
 	add_bytes(out, stats, "memory_quarantined_bytes", "in quarantine");
 	strbuf_puts(out, "\ndisk      ");
-	if (count(stats, "disk_capacity_bytes")) {
-		add_use(out, count(stats, "disk_used_bytes"),
-			count(stats, "disk_capacity_bytes"));
+	if (count(stats, "disk_cap_bytes")) {
+		add_use(out, count(stats, "disk_file_bytes"),
+			count(stats, "disk_cap_bytes"));
 		strbuf_printf(out, ", %" PRIu64 " buckets",
-			      count(stats, "buckets"));
+			      count(stats, "disk_buckets"));
 		add_bytes(out, stats, "pending_bytes", "pending");
 	} else {
 		strbuf_puts(out, "none");
@@ -129,7 +129,7 @@ static void add_hits(const json_t *stats, struct strbuf *out)
 
 static void add_engine(const json_t *stats, struct strbuf *out)
 {
-	const char *why = word(stats, "io_engine_why");
+	const char *why = word(stats, "io_why");
 
 	if (!*word(stats, "io_engine"))
 		return;

@@ -18,15 +18,15 @@ static const char healthy[] =
 	" \"memory_used_bytes\": 536870912,"
 	" \"memory_capacity_bytes\": 1073741824,"
 	" \"memory_pinned_bytes\": 3670016,"
-	" \"disk_used_bytes\": 10737418240,"
-	" \"disk_capacity_bytes\": 107374182400, \"buckets\": 40,"
+	" \"disk_file_bytes\": 10737418240,"
+	" \"disk_cap_bytes\": 107374182400, \"disk_buckets\": 40,"
 	" \"hits_memory_total\": 70, \"hits_empty_total\": 5,"
 	" \"hits_disk_total\": 20, \"misses_total\": 5,"
 	" \"commits_total\": 7680, \"pending_pages\": 2,"
 	" \"pending_bytes\": 7340032, \"evicted_pages_total\": 6000,"
 	" \"negative_entries\": 1, \"negative_hits_total\": 9,"
 	" \"io_engine\": \"io_uring\","
-	" \"io_engine_why\": \"plain buffers: memlock is 64 KiB\"}";
+	" \"io_why\": \"plain buffers: memlock is 64 KiB\"}";
 
 static const char want[] =
 	"mount     /mnt/kv\n"
