@@ -343,6 +343,14 @@ static int check_tail(struct buckets *buckets, struct bucket *bucket,
 	return 0;
 }
 
+/* Whatever somebody made of the file, no more than a bucket is looked at. */
+static uint32_t limit_of(uint64_t file_bytes)
+{
+	if (file_bytes > BUCKET_BYTES)
+		file_bytes = BUCKET_BYTES;
+	return (uint32_t)(file_bytes / BLOCK_BYTES);
+}
+
 int contents_load(struct buckets *buckets, struct bucket *bucket,
 		  struct bucket_contents *ret)
 {
