@@ -307,9 +307,9 @@ format: ## lay out FILES (all) as .clang-format says
 # ---- the rest ------------------------------------------------------------------
 
 MAN_PAGES := $(wildcard tools/man/*.[1358])
+COMPLETIONS := $(wildcard tools/completion/*)
 MAN_DIR = $(DESTDIR)$(PREFIX)/share/man
-BASH_COMPLETION = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pagefs
-ZSH_COMPLETION = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pagefs
+COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 
 .PHONY: install uninstall clean help
 install: ## install below DESTDIR and PREFIX (/usr/local)
@@ -319,15 +319,18 @@ install: $(BUILD)/pagefs
 		install -D -m 0644 $$page \
 			$(MAN_DIR)/man$${page##*.}/$${page##*/}; \
 	done
-	install -D -m 0644 tools/completion/pagefs.bash $(BASH_COMPLETION)
-	install -D -m 0644 tools/completion/_pagefs $(ZSH_COMPLETION)
+	set -e; for file in $(COMPLETIONS); do \
+		install -D -m 0644 $$file $(COMPLETION_DIR)/$${file##*/}; \
+	done
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/pagefs
 	for page in $(MAN_PAGES); do \
 		rm -f $(MAN_DIR)/man$${page##*.}/$${page##*/}; \
 	done
-	rm -f $(BASH_COMPLETION) $(ZSH_COMPLETION)
+	for file in $(COMPLETIONS); do \
+		rm -f $(COMPLETION_DIR)/$${file##*/}; \
+	done
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/internal.h"
+#include "cache/rows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/lib/clock.h"
@@ -57,6 +56,8 @@ int cache_commit(struct cache *cache, struct meta_txn *txn)
 	uint64_t clock = cache_next_version(cache).clock;
 	int error = meta_value_put(txn, "clock", &clock, sizeof(clock));
 
+	if (!error)
+		error = stale_sweep(cache->stale, txn);
 	if (error) {
 		meta_abort(txn);
 		return error;
@@ -64,8 +65,8 @@ int cache_commit(struct cache *cache, struct meta_txn *txn)
 	return meta_commit(txn);
 }
 
-/* The node's number stands in a file, not in the index: versions in the
- * buckets carry it, and they outlive the index. */
+/* With a disk tier the node's number stands beside the buckets, whose records
+ * carry it; else in a file beside the arena. */
 static int node_read(const char *path, uint64_t *ret)
 {
 	char text[32] = "";
@@ -166,27 +167,6 @@ static int open_arena(struct cache *cache, char *reason)
 	return outcome;
 }
 
-static int make_directory(const char *dir)
-{
-	char path[4096];
-	size_t len = strlen(dir);
-
-	if (len >= sizeof(path))
-		return -ENAMETOOLONG;
-	memcpy(path, dir, len + 1);
-	for (char *at = path + 1; at < path + len; at++) {
-		if (*at != '/')
-			continue;
-		*at = 0;
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return -errno;
-		*at = '/';
-	}
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	return 0;
-}
-
 static int open_disk(struct cache *cache, char *reason)
 {
 	const struct cache_config *config = &cache->config;
@@ -199,7 +179,6 @@ static int open_disk(struct cache *cache, char *reason)
 		.cap_bytes = config->disk_cap_bytes,
 		.cap_percent = config->disk_cap_percent,
 		.reserve_bytes = config->disk_reserve_bytes,
-		.node = cache->hlc.node,
 	};
 	char why[256] = "";
 	int error = io_open(&io, &cache->io);
@@ -212,6 +191,7 @@ static int open_disk(struct cache *cache, char *reason)
 	if (error)
 		return fail(reason, error, "%s: %s", buckets.dir,
 			    why[0] ? why : strerror(-error));
+	cache->hlc.node = buckets_node(cache->buckets);
 	return 0;
 }
 
@@ -261,13 +241,10 @@ static int open_tiers(struct cache *cache, char *reason)
 	arena_outcome = open_arena(cache, reason);
 	if (arena_outcome < 0)
 		return arena_outcome;
-	error = make_directory(home);
-	if (!error)
-		error = node_get(home, &cache->hlc.node);
-	if (error)
-		return fail(reason, error, "%s: %s", home, strerror(-error));
 	if (config->disk_dir)
 		error = open_disk(cache, reason);
+	else if ((error = node_get(home, &cache->hlc.node)))
+		fail(reason, error, "%s/node: %s", home, strerror(-error));
 	if (error)
 		return error;
 	outcome = open_index(cache, arena_outcome == ARENA_FRESH, reason);
@@ -340,6 +317,7 @@ static void release(struct cache *cache, bool keep_memory)
 		meta_close(cache->meta);
 	if (cache->arena)
 		arena_close(cache->arena, keep_memory);
+	stale_free(cache->stale);
 	free(cache->temporary);
 	free(cache->counters);
 	free(cache);
@@ -357,7 +335,8 @@ int cache_open(const struct cache_config *config, struct cache **ret,
 	cache->config = *config;
 	cache->counters = calloc(1, sizeof(*cache->counters));
 	cache->temporary = split_patterns(config->temporary_names);
-	if (!cache->counters || !cache->temporary) {
+	if (!cache->counters || !cache->temporary ||
+	    stale_new(&cache->stale) != 0) {
 		fail(ret_reason, error, "out of memory");
 		goto err_release;
 	}
@@ -435,7 +414,8 @@ struct negative *cache_negative(struct cache *cache)
 
 void cache_changed(struct cache *cache, const struct cache_name *name)
 {
-	if (cache->config.changed)
+	/* While the cache is being opened nobody knows of any name yet. */
+	if (cache->config.changed && cache->stagings)
 		cache->config.changed(cache->config.changed_arg, name);
 }
 

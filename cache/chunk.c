@@ -41,6 +41,10 @@ int chunk_find(struct cache *cache, struct meta_txn *txn, uint64_t object,
 					 at_clock, &disk);
 	if (on_disk < 0)
 		return on_disk;
+	if (!in_memory && !cache_chunk_current(&memory, at_clock))
+		in_memory = META_ABSENT;
+	if (!on_disk && !cache_chunk_current(&disk, at_clock))
+		on_disk = META_ABSENT;
 	if (in_memory && on_disk)
 		return CACHE_HOLE;
 	if (in_memory || on_disk)
@@ -91,7 +95,8 @@ static int first_row(void *arg, const struct meta_chunk *row)
 {
 	struct first_row *first = arg;
 
-	if (row->id.version.clock > first->at_clock)
+	if (row->id.version.clock > first->at_clock ||
+	    !cache_chunk_current(row, first->at_clock))
 		return 0;
 	if (row->id.index < first->index)
 		first->index = row->id.index;
@@ -223,7 +228,6 @@ int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 		     const struct meta_chunk *disk, bool write_again,
 		     struct cache_garbage *garbage)
 {
-	struct meta_pending pending = {.kind = META_PENDING_PAGE};
 	char name[NAME_MAX_BYTES + 1];
 	struct meta_entry entry;
 	uint64_t dir;
@@ -239,10 +243,8 @@ int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 	if (outcome)
 		return outcome < 0 ? outcome : 0; /* unlinked, still open */
 	entry.flags &= ~(uint32_t)META_ON_DISK;
-	pending.clock = entry.version.clock;
-	pending.object = entry.object;
 	outcome = meta_name_put(txn, dir, name, len, &entry);
 	if (!outcome && write_again)
-		outcome = meta_pending_put(txn, &pending);
+		outcome = cache_pending_page(cache, txn, &entry);
 	return outcome;
 }

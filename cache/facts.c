@@ -2,7 +2,9 @@
 #include "cache/facts.h"
 #include "cache/names.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +18,57 @@ int fact_key(struct meta_txn *txn, const struct cache_name *name,
 		return 0;
 	}
 	return meta_key(txn, name->dir, name->name, name->len, ret, ret_len);
+}
+
+/* ---- what a page consists of ---- */
+
+struct summing {
+	uint64_t at_clock;
+	uint64_t *clocks; /* by index: 0 where there is no row */
+	size_t room;
+};
+
+static int sum_row(void *arg, const struct meta_chunk *row)
+{
+	struct summing *summing = arg;
+	uint64_t clock = row->id.version.clock;
+
+	if (clock <= summing->at_clock && row->id.index < summing->room &&
+	    clock > summing->clocks[row->id.index] &&
+	    cache_chunk_current(row, summing->at_clock))
+		summing->clocks[row->id.index] = clock;
+	return 0;
+}
+
+int chunk_sum(struct cache *cache, struct meta_txn *txn,
+	      const struct meta_entry *entry, bool memory, uint64_t *ret_sum,
+	      uint32_t *ret_count)
+{
+	struct summing summing = {
+		.at_clock = entry->version.clock,
+		.room = (entry->size_bytes >> entry->chunk_shift) + 1,
+	};
+	int error = 0;
+
+	*ret_sum = *ret_count = 0;
+	summing.clocks = calloc(summing.room, sizeof(*summing.clocks));
+	if (!summing.clocks)
+		return -ENOMEM;
+	if (memory)
+		error = meta_chunk_each(txn, META_MEMORY, entry->object, 0,
+					sum_row, &summing);
+	if (error >= 0 && cache->buckets)
+		error = meta_chunk_each(txn, META_DISK, entry->object, 0,
+					sum_row, &summing);
+	for (size_t i = 0; i < summing.room; i++) {
+		if (!summing.clocks[i])
+			continue;
+		*ret_sum += (summing.clocks[i] ^ i * 0x9E3779B97F4A7C15ull) *
+			    0xC2B2AE3D27D4EB4Full;
+		++*ret_count;
+	}
+	free(summing.clocks);
+	return error < 0 ? error : 0;
 }
 
 /* ---- encoding ---- */
@@ -67,8 +120,22 @@ static int encode(const struct meta_fact *fact, void **ret, size_t *ret_bytes)
 	return 0;
 }
 
-int fact_encode_set(struct meta_txn *txn, const char *key, size_t key_bytes,
-		    const struct page_version *at,
+static int encode_chunks(struct cache *cache, struct meta_txn *txn,
+			 const struct meta_entry *entry, struct bytes *xattrs)
+{
+	uint64_t sum;
+	uint32_t count;
+	int error = chunk_sum(cache, txn, entry, true, &sum, &count);
+
+	if (error)
+		return error;
+	sum = htole64(sum);
+	return encode_xattr(xattrs, FACT_CHUNKS_XATTR,
+			    sizeof(FACT_CHUNKS_XATTR) - 1, &sum, sizeof(sum));
+}
+
+int fact_encode_set(struct cache *cache, struct meta_txn *txn, const char *key,
+		    size_t key_bytes, const struct page_version *at,
 		    const struct meta_entry *entry, void **ret,
 		    size_t *ret_bytes)
 {
@@ -92,6 +159,8 @@ int fact_encode_set(struct meta_txn *txn, const char *key, size_t key_bytes,
 	if (!error)
 		error = meta_attr_each(txn, entry->object, encode_xattr,
 				       &xattrs);
+	if (error >= 0 && entry->type == META_FILE && entry->chunks)
+		error = encode_chunks(cache, txn, entry, &xattrs);
 	fact.xattrs = xattrs.all;
 	fact.xattrs_bytes = xattrs.len;
 	if (!error)
@@ -142,8 +211,8 @@ int cache_fact_set(struct cache *cache, struct meta_txn *txn,
 		return 0;
 	error = fact_key(txn, name, key, &key_bytes);
 	if (!error)
-		error = fact_encode_set(txn, key, key_bytes, &at, entry, &bytes,
-					&len);
+		error = fact_encode_set(cache, txn, key, key_bytes, &at, entry,
+					&bytes, &len);
 	if (error)
 		return error == META_ABSENT ? -ENOENT : error;
 	error = queue_bytes(txn, at.clock, bytes, len);
@@ -196,7 +265,13 @@ int cache_pending_page(struct cache *cache, struct meta_txn *txn,
 		.object = entry->object,
 	};
 
-	return cache->buckets ? meta_pending_put(txn, &row) : 0;
+	if (!cache->buckets)
+		return 0;
+	/* Counted here, under the transaction, where the write-behind counts
+	 * down; what an abort leaves it puts right when the queue is empty. */
+	CACHE_COUNT(cache, pending_pages, 1);
+	CACHE_COUNT(cache, pending_bytes, entry->stored_bytes);
+	return meta_pending_put(txn, &row);
 }
 
 /* ---- facts that outlive their bucket ---- */

@@ -316,12 +316,9 @@ static void loaded(struct fetch *fetch)
 	       round_up_block(fetch->len_bytes) - fetch->len_bytes);
 	arena_commit(cache->arena, fetch->slot, &fetch->id, fetch->len_bytes,
 		     false);
-	/* From LOADED on the evictor's thread may drop the fetch's own pin; the
-	 * struct is held by the ring until this returns. */
-	arena_ref(cache->arena, fetch->slot);
+	/* Keeps the struct while its row is written by another thread. */
 	move_and_take(fetch, FETCH_LOADED, &waiters);
 	answer(fetch, &waiters, 0, &slot);
-	arena_unpin(cache->arena, slot.slot);
 	evictor_kick(cache->evictor);
 }
 

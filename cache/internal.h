@@ -8,7 +8,9 @@
  *   cache.c      opening, stopping, the parts
  *   stats.c      statistics, space, facts about a page
  *   names_*.c    look-ups, listings and changes of the name space
- *   objects.c    what a change of names does to objects and their chunks
+ *   objects.c    from an object to its names; the end of an object
+ *   rows.c       rows of chunks: needed, superseded, dropped
+ *   lost.c       pages whose chunks are gone
  *   facts.c      what the journal is told
  *   chunk.c, chunk_get.c  where a chunk is; pins, gets
  *   page.c, page_*.c  open pages: pins, reads
@@ -67,6 +69,7 @@ struct cache {
 	struct writeback *writeback; /* writeback.c */
 	struct evictor *evictor;     /* evict.c */
 	struct misses *misses;	     /* names_source.c: plain misses */
+	struct stale *stale;	     /* rows.c: rows without a slot */
 
 	char *temporary; /* patterns, each terminated; the last is empty */
 
@@ -104,6 +107,14 @@ int cache_commit(struct cache *cache, struct meta_txn *txn);
 struct page_version cache_next_version(struct cache *cache);
 /* A number for a new object: the clock part of a new version. */
 uint64_t cache_next_object(struct cache *cache);
+
+/* ---- rows of chunks (rows.c) ---- */
+
+/* Does a row that meta_chunk_get() or meta_chunk_each() gave for at_clock
+ * belong to a page of that version?  False: something newer stood there by
+ * then, and its row is gone (lost, or a hole): as if there were no row.  Ask
+ * of every row. */
+bool cache_chunk_current(const struct meta_chunk *row, uint64_t at_clock);
 
 /* ---- chunks (fetch.c) ---- */
 
@@ -195,7 +206,9 @@ int cache_name_put(struct cache *cache, struct meta_txn *txn,
  * its objects row go (or, while it is open, an orphan row is left). */
 int cache_object_unlink(struct cache *cache, struct meta_txn *txn,
 			uint64_t object, struct cache_garbage *garbage);
-/* Rows of (object, index) older than `clock` that no open page needs. */
+/* The version `clock` has something else at (object, index), or a hole: drops
+ * the older rows there, and marks those that an open page (or another name)
+ * still needs, so that they never stand in for a newer row that is lost. */
 int cache_chunk_supersede(struct cache *cache, struct meta_txn *txn,
 			  uint64_t object, uint32_t index, uint64_t clock,
 			  struct cache_garbage *garbage);

@@ -19,6 +19,7 @@ static int count_chunk(void *arg, const struct meta_chunk *chunk)
 	struct arena *arena = counting->cache->arena;
 
 	if (chunk->id.version.clock > counting->clock ||
+	    !cache_chunk_current(chunk, counting->clock) ||
 	    chunk->id.index >= counting->room ||
 	    counting->there[chunk->id.index])
 		return 0;
@@ -124,6 +125,7 @@ int cache_page_lost(struct cache *cache, uint64_t object)
 	cache_changed(cache,
 		      &(struct cache_name){losing.first.dir, losing.first.name,
 					   losing.first.len});
-	writeback_kick(cache->writeback, false);
+	if (cache->writeback)
+		writeback_kick(cache->writeback, false);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/names.h"
+#include "cache/rows.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/lib/clock.h"
 #include "tools/lib/log.h"
 
 #define LINK_MARK '\x01'
@@ -192,254 +192,6 @@ int object_name_move(struct meta_txn *txn, uint64_t object, uint64_t from_dir,
 	return meta_attr_put(txn, object, attr, sizeof(attr), "", 0);
 }
 
-/* ---- garbage ---- */
-
-int cache_garbage_slot(struct cache_garbage *garbage,
-		       const struct cache_slot *slot)
-{
-	struct cache_slot *grown;
-
-	if (garbage->slot_count == garbage->slot_room) {
-		garbage->slot_room =
-			garbage->slot_room ? 2 * garbage->slot_room : 16;
-		grown = realloc(garbage->slots,
-				garbage->slot_room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		garbage->slots = grown;
-	}
-	garbage->slots[garbage->slot_count++] = *slot;
-	return 0;
-}
-
-int cache_garbage_place(struct cache_garbage *garbage,
-			const struct bucket_place *place)
-{
-	struct bucket_place *grown;
-
-	if (garbage->place_count == garbage->place_room) {
-		garbage->place_room =
-			garbage->place_room ? 2 * garbage->place_room : 16;
-		grown = realloc(garbage->places,
-				garbage->place_room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		garbage->places = grown;
-	}
-	garbage->places[garbage->place_count++] = *place;
-	return 0;
-}
-
-void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage)
-{
-	for (size_t i = 0; i < garbage->slot_count; i++) {
-		const struct cache_slot *slot = &garbage->slots[i];
-
-		/* A slot that eviction took meanwhile is eviction's, which
-		 * frees it or gives it back. */
-		if (arena_pin(cache->arena, slot->slot, &slot->id) != 0) {
-			evict_begin(cache);
-			evict_end(cache);
-			if (arena_pin(cache->arena, slot->slot, &slot->id) != 0)
-				continue;
-		}
-		arena_free(cache->arena, slot->slot);
-		arena_unpin(cache->arena, slot->slot);
-	}
-	for (size_t i = 0; i < garbage->place_count; i++)
-		if (cache->buckets)
-			bucket_forget(cache->buckets, &garbage->places[i]);
-	cache_garbage_drop(garbage);
-}
-
-void cache_garbage_drop(struct cache_garbage *garbage)
-{
-	free(garbage->slots);
-	free(garbage->places);
-	*garbage = (struct cache_garbage){0};
-}
-
-/* ---- rows of chunks ---- */
-
-struct row {
-	enum meta_tier tier;
-	struct chunk_id id;
-	uint32_t len_bytes, slot;
-	struct bucket_place place;
-};
-
-struct rows {
-	struct row *all;
-	size_t count, room;
-	enum meta_tier tier;
-	uint32_t last_index;
-	int error;
-};
-
-static int rows_add(void *arg, const struct meta_chunk *chunk)
-{
-	struct rows *rows = arg;
-	struct row *grown;
-
-	if (chunk->id.index > rows->last_index)
-		return 1;
-	if (rows->count == rows->room) {
-		rows->room = rows->room ? 2 * rows->room : 8;
-		grown = realloc(rows->all, rows->room * sizeof(*grown));
-		if (!grown) {
-			rows->error = -ENOMEM;
-			return 1;
-		}
-		rows->all = grown;
-	}
-	rows->all[rows->count++] = (struct row){
-		.tier = rows->tier,
-		.id = chunk->id,
-		.len_bytes = chunk->len_bytes,
-		.slot = chunk->slot,
-		.place = {chunk->bucket, chunk->data_block, chunk->len_bytes},
-	};
-	return 0;
-}
-
-static int row_compare(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	if (x->id.index != y->id.index)
-		return x->id.index < y->id.index ? -1 : 1;
-	if (x->id.version.clock != y->id.version.clock)
-		return x->id.version.clock < y->id.version.clock ? -1 : 1;
-	return (int)x->tier - (int)y->tier;
-}
-
-/* Rows of both tiers with first <= index <= last, by index and version. */
-static int rows_of(struct cache *cache, struct meta_txn *txn, uint64_t object,
-		   uint32_t first, uint32_t last, struct rows *ret)
-{
-	int error;
-
-	*ret = (struct rows){.tier = META_MEMORY, .last_index = last};
-	error = meta_chunk_each(txn, META_MEMORY, object, first, rows_add, ret);
-	if (error >= 0 && !ret->error && cache->buckets) {
-		ret->tier = META_DISK;
-		error = meta_chunk_each(txn, META_DISK, object, first, rows_add,
-					ret);
-	}
-	if (error >= 0)
-		error = ret->error;
-	if (!error && ret->count > 1)
-		qsort(ret->all, ret->count, sizeof(*ret->all), row_compare);
-	return error;
-}
-
-static int row_drop(struct meta_txn *txn, const struct row *row,
-		    struct cache_garbage *garbage)
-{
-	int error = meta_chunk_del(txn, row->tier, &row->id);
-
-	if (error)
-		return error < 0 ? error : 0;
-	if (row->tier == META_MEMORY)
-		return cache_garbage_slot(garbage,
-					  &(struct cache_slot){row->slot,
-							       row->id,
-							       row->len_bytes});
-	error = meta_bucket_add(txn, row->place.bucket,
-				-(int64_t)round_up_block(row->len_bytes));
-	return error ? error : cache_garbage_place(garbage, &row->place);
-}
-
-/* The versions at which an object has names. */
-struct versions {
-	uint64_t *all;
-	size_t count, room;
-};
-
-static int versions_add(void *arg, const struct object_name *name)
-{
-	struct versions *versions = arg;
-	uint64_t *grown;
-
-	if (versions->count == versions->room) {
-		versions->room = versions->room ? 2 * versions->room : 4;
-		grown = realloc(versions->all, versions->room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		versions->all = grown;
-	}
-	versions->all[versions->count++] = name->entry.version.clock;
-	return 0;
-}
-
-/* Does a name or an open page consist of this row, which one of version
- * `next` follows? */
-static bool row_needed(struct cache *cache, const struct row *row,
-		       uint64_t next, const struct versions *versions)
-{
-	for (size_t i = 0; i < versions->count; i++)
-		if (row->id.version.clock <= versions->all[i] &&
-		    versions->all[i] < next)
-			return true;
-	return pages_need(cache->pages, row->id.object, row->id.version.clock,
-			  next);
-}
-
-/* The version that follows row i at its index, at most `limit`. */
-static uint64_t row_next(const struct rows *rows, size_t i, uint64_t limit)
-{
-	for (size_t j = i + 1; j < rows->count; j++) {
-		if (rows->all[j].id.index != rows->all[i].id.index)
-			break;
-		if (rows->all[j].id.version.clock !=
-		    rows->all[i].id.version.clock)
-			return rows->all[j].id.version.clock < limit
-				       ? rows->all[j].id.version.clock
-				       : limit;
-	}
-	return limit;
-}
-
-static int rows_sweep(struct cache *cache, struct meta_txn *txn,
-		      const struct rows *rows, uint64_t limit,
-		      const struct versions *versions,
-		      struct cache_garbage *garbage)
-{
-	for (size_t i = 0; i < rows->count; i++) {
-		const struct row *row = &rows->all[i];
-		int error;
-
-		if (row->id.version.clock >= limit ||
-		    row_needed(cache, row, row_next(rows, i, limit), versions))
-			continue;
-		error = row_drop(txn, row, garbage);
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
-int cache_chunk_supersede(struct cache *cache, struct meta_txn *txn,
-			  uint64_t object, uint32_t index, uint64_t clock,
-			  struct cache_garbage *garbage)
-{
-	struct versions versions = {0};
-	struct meta_object row;
-	struct rows rows;
-	int error = rows_of(cache, txn, object, index, index, &rows);
-
-	/* Of several names each keeps the version that it has. */
-	if (!error && rows.count && meta_object_get(txn, object, &row) == 0 &&
-	    row.links > 1)
-		error = object_each_name(txn, object, versions_add, &versions);
-	if (!error)
-		error = rows_sweep(cache, txn, &rows, clock, &versions,
-				   garbage);
-	free(versions.all);
-	free(rows.all);
-	return error;
-}
-
 /* ---- the end of an object ---- */
 
 static int drop_all_rows(struct cache *cache, struct meta_txn *txn,
@@ -495,32 +247,31 @@ int cache_object_unlink(struct cache *cache, struct meta_txn *txn,
 	error = meta_object_del(txn, object);
 	if (error < 0)
 		return error;
-	if (pages_open(cache->pages, object))
+	if (cache->pages && pages_open(cache->pages, object))
 		return meta_orphan_put(txn, object);
 	return drop_all_rows(cache, txn, object, garbage);
 }
 
-static int sweep_in(struct cache *cache, struct meta_txn *txn, uint64_t object,
-		    struct cache_garbage *garbage)
+int object_sweep(struct cache *cache, struct meta_txn *txn, uint64_t object,
+		 struct cache_garbage *garbage)
 {
 	struct versions versions = {0};
 	struct rows rows = {0};
+	bool open = cache->pages && pages_open(cache->pages, object);
 	int error = object_each_name(txn, object, versions_add, &versions);
 
-	if (!error && !versions.count && !pages_open(cache->pages, object)) {
+	if (!error && !versions.count && !open)
 		error = drop_all_rows(cache, txn, object, garbage);
-		if (!error)
-			error = meta_orphan_del(txn, object);
-		return error < 0 ? error : 0;
-	}
-	if (!error)
+	if (!error && (versions.count || open))
 		error = rows_of(cache, txn, object, 0, UINT32_MAX, &rows);
 	if (!error)
-		error = rows_sweep(cache, txn, &rows, UINT64_MAX, &versions,
-				   garbage);
+		error = rows_sweep(cache, txn, &rows, UINT64_MAX, false,
+				   &versions, garbage);
+	if (!error && !open)
+		error = meta_orphan_del(txn, object);
 	free(rows.all);
 	free(versions.all);
-	return error;
+	return error < 0 ? error : 0;
 }
 
 void cache_object_sweep(struct cache *cache, uint64_t object)
@@ -530,7 +281,7 @@ void cache_object_sweep(struct cache *cache, uint64_t object)
 	int error = meta_begin_write(cache->meta, &txn);
 
 	if (!error) {
-		error = sweep_in(cache, txn, object, &garbage);
+		error = object_sweep(cache, txn, object, &garbage);
 		if (error)
 			meta_abort(txn);
 		else

@@ -87,7 +87,7 @@ static int mark(void *arg, const struct meta_chunk *row)
 	uint32_t index = row->id.index;
 
 	if (index < marks->count && row->id.version.clock <= marks->clock &&
-	    row->len_bytes)
+	    cache_chunk_current(row, marks->clock) && row->len_bytes)
 		marks->bits[index / 64] |= UINT64_C(1) << index % 64;
 	return 0;
 }

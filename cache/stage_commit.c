@@ -37,7 +37,8 @@ static bool base_row(struct commit *commit, uint32_t index, uint32_t *ret_len)
 			break;
 		if (meta_chunk_get(commit->txn, (enum meta_tier)tier,
 				   staging->base.object, index,
-				   staging->base.version.clock, &row) == 0) {
+				   staging->base.version.clock, &row) == 0 &&
+		    cache_chunk_current(&row, staging->base.version.clock)) {
 			*ret_len = row.len_bytes;
 			return true;
 		}
@@ -272,18 +273,10 @@ static int put_attributes(struct commit *commit)
  * where there is none, it goes to the journal. */
 static int queue_fact(struct commit *commit)
 {
-	struct meta_pending pending = {
-		.clock = commit->entry.version.clock,
-		.kind = META_PENDING_PAGE,
-		.object = commit->entry.object,
-	};
-
-	if (!commit->cache->buckets)
-		return 0;
 	if (!commit->in_memory)
 		return cache_fact_set(commit->cache, commit->txn, &commit->name,
 				      &commit->entry);
-	return meta_pending_put(commit->txn, &pending);
+	return cache_pending_page(commit->cache, commit->txn, &commit->entry);
 }
 
 /* What we hold is the version below, or (clock 0) nothing yet. */

@@ -251,7 +251,9 @@ static bool has_data(struct cache_staging *staging, uint32_t index)
 	for (int tier = META_MEMORY; tier <= META_DISK && !found; tier++)
 		found = meta_chunk_get(txn, (enum meta_tier)tier,
 				       staging->base.object, index,
-				       staging->base.version.clock, &row) == 0;
+				       staging->base.version.clock,
+				       &row) == 0 &&
+			cache_chunk_current(&row, staging->base.version.clock);
 	meta_abort(txn);
 	return found;
 }

@@ -127,7 +127,8 @@ static int facts_chunk(void *arg, const struct meta_chunk *chunk)
 
 	if (facts->has_best && facts->best.id.index != chunk->id.index)
 		add_best(facts);
-	if (chunk->id.version.clock > facts->entry->version.clock)
+	if (chunk->id.version.clock > facts->entry->version.clock ||
+	    !cache_chunk_current(chunk, facts->entry->version.clock))
 		return 0;
 	facts->best = *chunk;
 	facts->has_best = true;

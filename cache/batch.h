@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PAGEFS_CACHE_BATCH_H
+#define PAGEFS_CACHE_BATCH_H
+
+/*
+ * One batch of the write-behind: what is pending, gathered in clock order
+ * (batch_gather.c), appended to a bucket by writeback.c, and then made known
+ * to the index (batch_finish.c).  Owned by the write-behind thread; slots stay
+ * pinned from batch_gather() to batch_release().
+ */
+
+#include "cache/internal.h"
+
+#define BATCH_BYTES_MAX (64u << 20)
+#define BATCH_RECORDS_MAX 256u
+#define BATCH_JOURNAL_MAX (1u << 20)
+
+/* A chunk that is written. */
+struct batch_chunk {
+	struct cache_slot slot;
+	uint64_t *checksums;
+	bool there; /* set by batch_finish(): the index has its row */
+};
+
+/* A page with a row in the queue. */
+struct batch_page {
+	uint64_t object, clock;
+	bool complete; /* with this batch every chunk is on disk, and its fact
+			  is written */
+	bool gone;     /* deleted or superseded: nothing to write */
+	bool lost;     /* a chunk of it is nowhere any more */
+	uint64_t stored_bytes;
+	/* The name that is written with it, as of the snapshot. */
+	uint64_t dir;
+	char name[NAME_MAX_BYTES + 1];
+	size_t name_len;
+	int64_t ctime_ns;
+	char *key;
+	size_t key_bytes;
+	void *fact;
+	size_t fact_bytes;
+};
+
+struct batch {
+	struct cache *cache;
+	struct page_version at; /* what the snapshot is called */
+
+	struct bucket_record records[BATCH_RECORDS_MAX + 1];
+	unsigned record_count; /* chunks, then perhaps a journal */
+	struct batch_chunk chunks[BATCH_RECORDS_MAX];
+	unsigned chunk_count; /* chunk i is record i */
+	uint64_t bytes;
+
+	struct batch_page *pages;
+	size_t page_count, page_room;
+	uint64_t *facts; /* clocks of the facts in the journal */
+	size_t fact_count, fact_room;
+	uint8_t *journal;
+	size_t journal_bytes, journal_room;
+	bool more; /* the queue has more than went into this batch */
+};
+
+/* 0; -ENOMEM, -errno.  An empty queue gives an empty batch. */
+int batch_gather(struct cache *cache, struct batch *batch);
+bool batch_empty(const struct batch *batch);
+/* The records are in a bucket: one transaction of the index; then the arena
+ * hears that slots are clean.  0 or -errno: all of it will be written again. */
+int batch_finish(struct batch *batch);
+void batch_release(struct batch *batch);
+
+#endif

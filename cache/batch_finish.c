@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/batch.h"
+#include "cache/names.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tools/lib/log.h"
+
+/* ---- chunks ---- */
+
+/* A chunk that was superseded or deleted while it was written has no row in
+ * memory any more, and gets none on disk. */
+static int finish_chunk(struct batch *batch, struct meta_txn *txn, unsigned i)
+{
+	struct batch_chunk *chunk = &batch->chunks[i];
+	const struct bucket_place *place = &batch->records[i].place;
+	const struct chunk_id *id = &chunk->slot.id;
+	struct meta_chunk row;
+	uint32_t flags;
+	int error = meta_chunk_get(txn, META_MEMORY, id->object, id->index,
+				   id->version.clock, &row);
+
+	chunk->there = !error && chunk_id_equal(&row.id, id);
+	if (!chunk->there)
+		return error < 0 ? error : 0;
+	flags = row.flags;
+	row = (struct meta_chunk){
+		.id = *id,
+		.len_bytes = chunk->slot.len_bytes,
+		.bucket = place->bucket,
+		.data_block = place->data_block,
+		.flags = flags,
+		.checksums = chunk->checksums,
+	};
+	error = meta_chunk_put(txn, META_DISK, &row);
+	return error ? error
+		     : meta_bucket_add(txn, place->bucket,
+				       (int64_t)round_up_block(row.len_bytes));
+}
+
+/* ---- names ---- */
+
+struct finishing {
+	struct batch *batch;
+	struct meta_txn *txn;
+	struct batch_page *page;
+	bool name_holds; /* the name written still leads to the page */
+};
+
+/* A name of the page, now that all of it is on disk. */
+static int finish_name(void *arg, const struct object_name *name)
+{
+	struct finishing *finishing = arg;
+	struct cache *cache = finishing->batch->cache;
+	const struct batch_page *page = finishing->page;
+	struct cache_name at = {name->dir, name->name, name->len};
+	bool written = name->dir == page->dir && name->len == page->name_len &&
+		       memcmp(name->name, page->name, name->len) == 0;
+	bool same = name->entry.version.clock == page->clock;
+	struct meta_entry entry = name->entry;
+	bool tell;
+
+	if (written)
+		finishing->name_holds = true;
+	if (!same && !written)
+		return 0;
+	/* The record told of one name, as it was then.  Of a newer version
+	 * under that name the queue tells later. */
+	tell = same && (!written || entry.ctime_ns != page->ctime_ns);
+	entry.flags &= ~(uint32_t)META_NAME_NEW;
+	if (same)
+		entry.flags |= META_ON_DISK;
+	if (tell) {
+		int error = cache_fact_set(cache, finishing->txn, &at, &entry);
+
+		if (error)
+			return error;
+	}
+	return meta_name_put(finishing->txn, at.dir, at.name, at.len, &entry);
+}
+
+/* The page was renamed or deleted while its record was written: takes back
+ * what the record says of its name. */
+static int take_back(struct finishing *finishing)
+{
+	struct cache *cache = finishing->batch->cache;
+	const struct batch_page *page = finishing->page;
+	struct cache_name name = {page->dir, page->name, page->name_len};
+	struct meta_entry entry;
+	int error = meta_name_get(finishing->txn, name.dir, name.name, name.len,
+				  &entry);
+
+	if (error < 0)
+		return error;
+	if (!error && !entry_pending(cache, &entry))
+		return cache_fact_set(cache, finishing->txn, &name, &entry);
+	return cache_fact_gone(cache, finishing->txn, &name);
+}
+
+static int finish_page(struct batch *batch, struct meta_txn *txn,
+		       struct batch_page *page)
+{
+	struct finishing finishing = {batch, txn, page, false};
+	int error;
+
+	if (page->gone || page->lost)
+		return meta_pending_del(txn, page->clock);
+	if (!page->complete)
+		return 0;
+	error = object_each_name(txn, page->object, finish_name, &finishing);
+	if (!error && !finishing.name_holds)
+		error = take_back(&finishing);
+	if (error)
+		return error;
+	error = meta_pending_del(txn, page->clock);
+	return error < 0 ? error : 0;
+}
+
+/* ---- the batch ---- */
+
+static int any_pending(void *arg, const struct meta_pending *row)
+{
+	(void)row;
+	*(bool *)arg = true;
+	return 1;
+}
+
+static int finish_in(struct batch *batch, struct meta_txn *txn)
+{
+	int error = 0;
+
+	for (unsigned i = 0; !error && i < batch->chunk_count; i++)
+		error = finish_chunk(batch, txn, i);
+	for (size_t i = 0; error >= 0 && i < batch->fact_count; i++)
+		error = meta_pending_del(txn, batch->facts[i]);
+	for (size_t i = 0; error >= 0 && i < batch->page_count; i++)
+		error = finish_page(batch, txn, &batch->pages[i]);
+	return error < 0 ? error : 0;
+}
+
+static void subtract(_Atomic uint64_t *counter, uint64_t n)
+{
+	uint64_t value = atomic_load(counter);
+
+	/* Commits add within transactions, this subtracts within one, so
+	 * nobody comes between. */
+	atomic_store(counter, value > n ? value - n : 0);
+}
+
+static void count(struct batch *batch, struct meta_txn *txn)
+{
+	struct cache_counters *counters = batch->cache->counters;
+	bool pending = false;
+
+	for (size_t i = 0; i < batch->page_count; i++) {
+		const struct batch_page *page = &batch->pages[i];
+
+		if (!page->complete && !page->gone && !page->lost)
+			continue;
+		subtract(&counters->pending_pages, 1);
+		subtract(&counters->pending_bytes, page->stored_bytes);
+		CACHE_COUNT(batch->cache, written_pages, page->complete);
+	}
+	CACHE_COUNT(batch->cache, written_bytes, batch->bytes);
+	/* Of a page that was deleted nobody knows the size any more. */
+	if (meta_pending_each(txn, 0, any_pending, &pending) >= 0 && !pending) {
+		atomic_store(&counters->pending_pages, 0);
+		atomic_store(&counters->pending_bytes, 0);
+	}
+}
+
+static void lose(struct batch *batch)
+{
+	for (size_t i = 0; i < batch->page_count; i++) {
+		const struct batch_page *page = &batch->pages[i];
+
+		if (!page->lost)
+			continue;
+		log_warning("%.*s: lost before it was written to disk: "
+			    "its memory was freed or damaged",
+			    (int)page->key_bytes, page->key);
+		cache_page_lost(batch->cache, page->object);
+	}
+}
+
+int batch_finish(struct batch *batch)
+{
+	struct cache *cache = batch->cache;
+	struct meta_txn *txn;
+	int error = meta_begin_write(cache->meta, &txn);
+
+	if (!error) {
+		error = finish_in(batch, txn);
+		if (error) {
+			meta_abort(txn);
+		} else {
+			count(batch, txn);
+			error = cache_commit(cache, txn);
+		}
+	}
+	for (unsigned i = 0; i < batch->chunk_count; i++) {
+		const struct batch_chunk *chunk = &batch->chunks[i];
+
+		if (!error && chunk->there)
+			arena_set_dirty(cache->arena, chunk->slot.slot, false);
+		else
+			bucket_forget(cache->buckets, &batch->records[i].place);
+	}
+	if (!error)
+		lose(batch);
+	return error;
+}
