@@ -324,7 +324,13 @@ static int note_file(struct buckets *buckets, const char *name)
 			buckets->superblock.next_bucket = id + 1;
 	}
 	pthread_mutex_unlock(&buckets->lock);
-	return bucket ? 0 : -ENOMEM;
+	if (!bucket)
+		return -ENOMEM;
+	/* While there is time: a read that opens a file may have to wait for
+	 * the disk without a deadline. */
+	if (buckets->fds < buckets->fds_max)
+		(void)open_fd(bucket);
+	return 0;
 }
 
 static int note_files(struct buckets *buckets)

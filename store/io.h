@@ -15,11 +15,11 @@
  * they must not block; they may io_submit().  Reads that wait for room go
  * before writes and syncs that do.
  *
- * For tests (tools/lib/fault.h): io.read, io.write, io.sync fail a completion;
- * io.read.short, io.write.short cut one in half; io.read.late, io.write.late,
- * io.sync.late hold a request back, as if the disk were slow, for as many
- * milliseconds as the fault's error number says: its bytes move only then.
- * io.ring.init and io.ring.register fail the set-up of the ring.
+ * For tests (tools/lib/fault.h): io.read, io.write, io.sync, io.allocate fail a
+ * completion; io.read.short, io.write.short cut one in half; io.read.late,
+ * io.write.late, io.sync.late hold a request back, as if the disk were slow,
+ * for as many milliseconds as the fault's error number says: its bytes move
+ * only then. io.ring.init and io.ring.register fail the set-up of the ring.
  */
 
 #include <stdbool.h>

@@ -645,6 +645,37 @@ static void a_refused_registration_leaves_plain_buffers(void **state)
 	end(&f);
 }
 
+static void what_the_kernel_refuses_is_plain_and_the_rest_is_not(void **state)
+{
+	struct fixture f = begin(state, 8);
+	char *data = buffer(8 << 20, 16), *out = buffer(1 << 20, 3);
+	struct io_range ranges[3];
+	struct io_stats stats;
+
+	for (size_t i = 0; i < 3; i++)
+		ranges[i] = (struct io_range){.start = data + (i << 21),
+					      .len_bytes = 1 << 21};
+	transfer(f.io, IO_WRITE, f.fd, out, 1 << 20, 0);
+	fault_arm("io.ring.register", 2, EINVAL);
+	assert_int_equal(io_register(f.io, ranges, 3), 2);
+	io_get_stats(f.io, &stats);
+	assert_true(stats.fixed_buffers);
+	assert_non_null(stats.why);
+	/* From 1 MiB steps across all three, and beyond. */
+	for (size_t at = 0; at < 8u << 20; at += 1 << 19) {
+		size_t len = at + (1 << 20) > 8u << 20 ? 1 << 19 : 1 << 20;
+
+		memset(data + at, 0, len);
+		assert_int_equal(transfer(f.io, IO_READ, f.fd, data + at,
+					  (uint32_t)len, 0),
+				 len);
+		assert_memory_equal(data + at, out, len);
+	}
+	free(data);
+	free(out);
+	end(&f);
+}
+
 static void without_io_uring_threads_take_over(void **state)
 {
 	static const int errors[] = {ENOSYS, EPERM, ENOMEM, EMFILE};
@@ -777,6 +808,7 @@ int main(void)
 		ON_BOTH(reads_into_registered_memory_bring_the_same_bytes),
 		ON_BOTH(a_refused_registration_leaves_plain_buffers),
 		ON_BOTH(whichever_request_fails_the_others_do_not),
+		ON(RING, what_the_kernel_refuses_is_plain_and_the_rest_is_not),
 		cmocka_unit_test(without_io_uring_threads_take_over),
 		cmocka_unit_test(
 			a_memlock_limit_of_64_kib_leaves_plain_buffers),
