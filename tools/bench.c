@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/bench_growth.h"
 #include "tools/bench_io.h"
 #include "tools/bench_offload.h"
 #include "tools/command.h"
@@ -15,6 +16,7 @@ static const struct benchmark {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } benchmarks[] = {
+	{"growth", "what a million pages cost", bench_growth},
 	{"io", "file operations beside tmpfs, ext4 and fio", bench_io},
 	{"offload", "reading back what memory has evicted", bench_offload},
 };

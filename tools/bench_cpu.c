@@ -2,6 +2,7 @@
 #include "tools/bench_cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -43,11 +44,12 @@ double bench_cpu_seconds(const struct bench_daemon *daemon)
 	       daemon_cpu_seconds((long)bench_daemon_counter(daemon, "pid"));
 }
 
-double bench_private_bytes(const struct bench_daemon *daemon)
+/* The sum of these lines of /proc/PID/status, in bytes. */
+static double status_bytes(const struct bench_daemon *daemon,
+			   const char *const *names)
 {
 	char path[64], line[256];
 	double total = 0;
-	unsigned long kib;
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%ld/status",
@@ -56,9 +58,23 @@ double bench_private_bytes(const struct bench_daemon *daemon)
 	if (!file)
 		return 0;
 	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "RssAnon: %lu", &kib) == 1 ||
-		    sscanf(line, "RssFile: %lu", &kib) == 1)
-			total += (double)kib * 1024;
+		for (size_t i = 0; names[i]; i++) {
+			size_t len = strlen(names[i]);
+
+			if (!strncmp(line, names[i], len) && line[len] == ':')
+				total += strtod(line + len + 1, NULL) * 1024;
+		}
 	fclose(file);
 	return total;
+}
+
+double bench_private_bytes(const struct bench_daemon *daemon)
+{
+	return status_bytes(daemon,
+			    (const char *const[]){"RssAnon", "RssFile", NULL});
+}
+
+double bench_anonymous_bytes(const struct bench_daemon *daemon)
+{
+	return status_bytes(daemon, (const char *const[]){"RssAnon", NULL});
 }

@@ -11,5 +11,7 @@ double bench_cpu_seconds(const struct bench_daemon *daemon);
 /* Resident memory that is the daemon's own: anonymous and file pages, without
  * the shared memory that the arena consists of. Bytes. */
 double bench_private_bytes(const struct bench_daemon *daemon);
+/* The anonymous part of it: heap and stacks. */
+double bench_anonymous_bytes(const struct bench_daemon *daemon);
 
 #endif

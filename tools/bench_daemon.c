@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,24 +50,44 @@ static int make_directories(struct bench_daemon *daemon, const char *parent)
 	return mkdir(daemon->mount, 0755) ? -errno : 0;
 }
 
-int bench_daemon_start(struct bench_daemon *daemon, const char *parent,
+int bench_daemon_mount(const struct bench_daemon *daemon,
 		       const char *const *arguments)
 {
 	const char *argv[BENCH_ARGUMENTS_MAX + 1] = {"pagefs", "mount"};
 	size_t count = 2;
-	int error = make_directories(daemon, parent);
 
-	if (error)
-		return error;
 	argv[count++] = "--disk";
 	argv[count++] = daemon->disk;
 	for (; *arguments && count < BENCH_ARGUMENTS_MAX - 1; arguments++)
 		argv[count++] = *arguments;
 	argv[count++] = daemon->mount;
-	error = run_self(argv);
+	return run_self(argv);
+}
+
+int bench_daemon_start(struct bench_daemon *daemon, const char *parent,
+		       const char *const *arguments)
+{
+	int error = make_directories(daemon, parent);
+
+	if (error)
+		return error;
+	error = bench_daemon_mount(daemon, arguments);
 	if (error)
 		bench_daemon_remove(daemon);
 	return error;
+}
+
+int bench_daemon_kill(const struct bench_daemon *daemon)
+{
+	pid_t pid = (pid_t)bench_daemon_counter(daemon, "pid");
+
+	if (pid <= 0)
+		return -ESRCH;
+	if (kill(pid, SIGKILL))
+		return -errno;
+	while (!kill(pid, 0))
+		usleep(1000);
+	return 0;
 }
 
 int bench_daemon_stop(const struct bench_daemon *daemon)

@@ -23,6 +23,11 @@ struct bench_daemon {
  * daemon's own message is on stderr. */
 int bench_daemon_start(struct bench_daemon *daemon, const char *parent,
 		       const char *const *arguments);
+/* Mounts once more on the same directories, after a stop or a kill. */
+int bench_daemon_mount(const struct bench_daemon *daemon,
+		       const char *const *arguments);
+/* kill -9, and waits until it is gone: 0 or -errno. */
+int bench_daemon_kill(const struct bench_daemon *daemon);
 /* `.pagefs/stats.json`; the caller's reference. NULL if it can't be read. */
 json_t *bench_daemon_stats(const struct bench_daemon *daemon);
 /* One counter of it, 0 where it isn't there. */

@@ -392,20 +392,6 @@ static int run_cases(struct bench *bench)
 	return code;
 }
 
-static int finish(struct bench *bench)
-{
-	const char *output = bench->options->output;
-
-	if (bench->options->json) {
-		json_dumpf(bench->table.rows, stdout, JSON_INDENT(1));
-		putchar('\n');
-	}
-	if (output && bench_table_write(&bench->table, output))
-		return command_fail(&command, "%s: %s", output,
-				    strerror(errno));
-	return COMMAND_OK;
-}
-
 static int run_bench(const struct io_options *options)
 {
 	char memory[SIZE_TEXT_MAX];
@@ -434,8 +420,10 @@ static int run_bench(const struct io_options *options)
 		return command_fail(&command, "%s: could not be unmounted",
 				    bench.daemon.mount);
 	bench_daemon_remove(&bench.daemon);
-	if (code == COMMAND_OK)
-		code = finish(&bench);
+	if (code == COMMAND_OK &&
+	    bench_table_finish(&bench.table, options->output))
+		code = command_fail(&command, "%s: %s", options->output,
+				    strerror(errno));
 	bench_table_release(&bench.table);
 	return code;
 }

@@ -52,12 +52,15 @@ void bench_table_add(struct bench_table *table, const struct bench_row *row)
 		print_row(row);
 }
 
-int bench_table_write(const struct bench_table *table, const char *path)
+int bench_table_finish(const struct bench_table *table, const char *path)
 {
-	return json_dump_file(table->rows, path,
-			      JSON_INDENT(1) | JSON_REAL_PRECISION(6))
-		       ? -EIO
-		       : 0;
+	size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
+
+	if (table->silent) {
+		json_dumpf(table->rows, stdout, flags);
+		putchar('\n');
+	}
+	return path ? json_dump_file(table->rows, path, flags) : 0;
 }
 
 void bench_table_release(struct bench_table *table)

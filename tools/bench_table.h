@@ -32,8 +32,9 @@ struct bench_table {
 /* 0 or -ENOMEM. */
 int bench_table_init(struct bench_table *table, int silent);
 void bench_table_add(struct bench_table *table, const struct bench_row *row);
-/* Writes the rows: 0 or -errno. */
-int bench_table_write(const struct bench_table *table, const char *path);
+/* Prints the rows as JSON where the table is silent, and writes them to `path`
+ * where that is not NULL: 0, or -1 and errno. */
+int bench_table_finish(const struct bench_table *table, const char *path);
 void bench_table_release(struct bench_table *table);
 
 #endif
