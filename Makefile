@@ -242,7 +242,8 @@ IN_TSAN = $(MAKE) --no-print-directory BUILD=$(TSAN_BUILD)
 
 export ASAN_OPTIONS ?= detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
+# LMDB's own locks are taken under the index's writer lock, in either order.
+export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1:suppressions=$(CURDIR)/tests/tsan.supp
 
 RUN = PAGEFS_BIN=$(abspath $(BUILD)/pagefs) CC='$(CC)' \
 	CLANG_FORMAT='$(CLANG_FORMAT)' CPPFLAGS='$(BASE_CPPFLAGS)' \

@@ -75,16 +75,30 @@ struct fetches {
 	_Atomic unsigned hungry_count; /* a copy, to look at without the lock */
 };
 
-/* fetch.c, for fetch_work.c. */
-void fetch_move(struct fetch *fetch, enum fetch_state state);
+/* fetch.c */
 bool fetch_may_move(enum fetch_state from, enum fetch_state to);
 const char *fetch_state_name(enum fetch_state state);
+/* Under the lock. */
+void fetch_move(struct fetch *fetch, enum fetch_state state);
+/* Moves on, and takes the waiters: nobody joins any more, or (LOADED) whoever
+ * comes finds the slot. */
+void fetch_move_and_take(struct fetch *fetch, enum fetch_state state,
+			 struct list *ret_waiters);
+/* Answers the fetch's own caller and these; each gets a pin of his own. */
+void fetch_answer(struct fetch *fetch, struct list *waiters, int outcome,
+		  const struct cache_slot *slot);
+/* Ends it: answers all, with a slot whose pin it takes over, or none. */
+void fetch_end_with(struct fetch *fetch, int outcome,
+		    const struct cache_slot *slot);
+void fetch_end(struct fetch *fetch, int outcome);
 /* Out of the table and its list; under the lock. */
 void fetch_take_out(struct fetches *fetches, struct fetch *fetch);
+void fetch_unref(struct fetch *fetch);
+
+/* fetch_read.c */
+/* Finds a slot and reads; or waits, HUNGRY. */
+void fetch_start(struct fetch *fetch);
 /* Submits the read into its slot. */
 void fetch_submit(struct fetch *fetch);
-/* Answers all with this outcome; takes it out of the table. */
-void fetch_end(struct fetch *fetch, int outcome);
-void fetch_unref(struct fetch *fetch);
 
 #endif

@@ -14,7 +14,7 @@
  *   facts.c      what the journal is told
  *   chunk.c, chunk_get.c  where a chunk is; pins, gets
  *   page.c, page_*.c  open pages: pins, reads
- *   fetch.c, fetch_work.c  chunks from disk into slots, one fetch for many
+ *   fetch.c, fetch_*.c  chunks from disk into slots, one fetch for many
  *                readers; their rows
  *   room.c       slots for whoever needs one: evicts, waits, gives up
  *   evict.c      victims, watermark eviction, the evictor's thread

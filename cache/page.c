@@ -124,6 +124,14 @@ static void refuse(struct cache *cache, const struct cache_name *name,
 	opened(arg, outcome, NULL);
 }
 
+/* A get that succeeds ends what one that failed has begun. */
+static void show_again(struct cache *cache, const struct cache_name *name)
+{
+	if (negative_remove(cache->negative,
+			    negative_key(name->dir, name->name, name->len)))
+		cache_changed(cache, name);
+}
+
 static void answer_openers(struct cache_page *page, struct list *openers,
 			   int outcome)
 {
@@ -139,6 +147,7 @@ static void answer_openers(struct cache_page *page, struct list *openers,
 			       opener->arg);
 		} else {
 			CACHE_COUNT(cache, hits_disk, 1);
+			show_again(cache, &name);
 			opener->opened(opener->arg, 0, page);
 		}
 		free(opener);
