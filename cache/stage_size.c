@@ -6,6 +6,25 @@
 
 #include "tools/lib/clock.h"
 
+/* All of a chunk is zeroes.  Where the version below has a row, one short
+ * chunk of zeroes has to stand above that; a chunk may end before its place. */
+static int empty_chunk(struct cache_staging *staging, uint32_t index,
+		       uint64_t deadline_ns)
+{
+	struct stage_chunk *chunk = stage_chunk_find(staging, index);
+	int error;
+
+	if (chunk)
+		stage_chunk_free(staging, chunk);
+	if (!stage_base_bytes(staging, index))
+		return 0;
+	error = stage_write_piece(staging, index, 0, NULL, 1, deadline_ns);
+	chunk = stage_chunk_find(staging, index);
+	if (!error)
+		chunk->under_bytes = 0;
+	return error;
+}
+
 /* The last chunk that stays loses what is beyond the new end. */
 static int cut_last(struct cache_staging *staging, uint64_t size_bytes,
 		    uint64_t deadline_ns)
@@ -26,7 +45,9 @@ static int cut_last(struct cache_staging *staging, uint64_t size_bytes,
 	if (error)
 		return error;
 	stage_chunk_cut(chunk, len);
-	return 0;
+	if (stage_chunk_len(chunk) > 0)
+		return 0;
+	return empty_chunk(staging, index, deadline_ns);
 }
 
 static int shrink(struct cache_staging *staging, uint64_t size_bytes,
@@ -80,34 +101,21 @@ int cache_stage_truncate(struct cache_staging *staging, uint64_t size_bytes)
 	return error;
 }
 
-/* Nothing of the page is at that chunk's place, or what is there will not be
- * asked for. */
+/* [from, to) of a chunk is zeroes; what nobody has written already is. */
 static int zero_chunk(struct cache_staging *staging, uint32_t index,
 		      uint32_t from, uint32_t to, uint64_t deadline_ns)
 {
 	struct stage_chunk *chunk = stage_chunk_find(staging, index);
-	uint32_t below = stage_base_bytes(staging, index);
-	uint32_t len = chunk ? stage_chunk_len(chunk) : below;
-	struct stage_chunk *empty;
-	int error;
+	uint32_t len = chunk ? stage_chunk_len(chunk)
+			     : stage_base_bytes(staging, index);
 
 	if (from >= len)
 		return 0;
-	if (to < len || from > 0)
-		return stage_write_piece(staging, index, from, NULL,
-					 (uint32_t)stage_min(to, len) - from,
-					 deadline_ns);
-	/* All of it.  Where the version below has a row, one short chunk of
-	 * zeroes has to stand above that; a chunk may end before its place. */
-	if (chunk)
-		stage_chunk_free(staging, chunk);
-	if (!below)
-		return 0;
-	error = stage_write_piece(staging, index, 0, NULL, 1, deadline_ns);
-	empty = stage_chunk_find(staging, index);
-	if (!error && empty)
-		empty->under_bytes = 0;
-	return error;
+	if (from == 0 && to >= len)
+		return empty_chunk(staging, index, deadline_ns);
+	return stage_write_piece(staging, index, from, NULL,
+				 (uint32_t)stage_min(to, len) - from,
+				 deadline_ns);
 }
 
 static int zero_range(struct cache_staging *staging, uint64_t offset,

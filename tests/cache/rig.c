@@ -33,7 +33,7 @@ void rig_close(struct rig *rig, bool keep_memory)
 	rig->cache = NULL;
 }
 
-static int setup(void **state, bool disk)
+static int setup(void **state, bool disk, uint64_t memory_bytes)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 
@@ -43,7 +43,7 @@ static int setup(void **state, bool disk)
 	if (!mkdtemp(rig->dir) || !mkdtemp(rig->disk_dir))
 		return -1;
 	cache_config_defaults(&rig->config);
-	rig->config.memory_bytes = 64 * RIG_MIB;
+	rig->config.memory_bytes = memory_bytes;
 	rig->config.memory_dir = rig->dir;
 	rig->config.disk_dir = disk ? rig->disk_dir : NULL;
 	rig->config.disk_cap_bytes = 4096 * RIG_MIB;
@@ -54,12 +54,17 @@ static int setup(void **state, bool disk)
 
 int rig_setup(void **state)
 {
-	return setup(state, true);
+	return setup(state, true, 64 * RIG_MIB);
+}
+
+int rig_setup_large(void **state)
+{
+	return setup(state, true, 1024 * RIG_MIB);
 }
 
 int rig_setup_memory_only(void **state)
 {
-	return setup(state, false);
+	return setup(state, false, 64 * RIG_MIB);
 }
 
 int rig_teardown(void **state)

@@ -255,7 +255,7 @@ static void a_thousand_checkpoints_share_their_chunks(void **state)
 
 	assert_int_equal(set_size(one, size), 0);
 	for (int i = 0; i < rounds; i++) {
-		uint64_t at = (uint64_t)i * 7919 % 100 * (size / 100);
+		uint64_t at = (uint64_t)i * 7919 % 100 * (100 * RIG_MIB);
 
 		rig_write(i & 1 ? one : two, at, 8192, (unsigned)i);
 		assert_int_equal(cache_stage_sync(two), 0);
@@ -375,17 +375,21 @@ static void a_spilled_page_of_a_killed_writer_is_forgotten(void **state)
 #define ON_RIG(test)                                                           \
 	cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
 
+#define ON_LARGE_RIG(test)                                                     \
+	cmocka_unit_test_setup_teardown(test, rig_setup_large, rig_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_RIG(any_mix_of_calls_gives_the_bytes_of_a_local_file),
 		ON_RIG(a_page_is_the_same_after_a_restart),
-		ON_RIG(pages_of_one_size_waste_nothing),
-		ON_RIG(small_pieces_grow_the_slot),
+		ON_LARGE_RIG(pages_of_one_size_waste_nothing),
+		ON_LARGE_RIG(small_pieces_grow_the_slot),
 		ON_RIG(what_was_never_written_reads_as_zeroes),
-		ON_RIG(a_sparse_page_takes_what_was_written),
-		ON_RIG(a_thousand_checkpoints_share_their_chunks),
-		ON_RIG(a_page_written_on_after_a_checkpoint_is_cut_smaller),
+		ON_LARGE_RIG(a_sparse_page_takes_what_was_written),
+		ON_LARGE_RIG(a_thousand_checkpoints_share_their_chunks),
+		ON_LARGE_RIG(
+			a_page_written_on_after_a_checkpoint_is_cut_smaller),
 		ON_RIG(a_page_cut_short_and_grown_again_has_zeroes_there),
 		ON_RIG(a_page_larger_than_memory_is_spilled),
 		ON_RIG(spilled_chunks_can_be_read_and_written_again),
