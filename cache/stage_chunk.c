@@ -238,6 +238,17 @@ int stage_chunk_fill(struct cache_staging *staging, struct stage_chunk *chunk,
 
 /* ---- writable, with room ---- */
 
+/* A slot that grows goes by few steps, the same for all: each size is a class
+ * of its own to the arena, and what is too much is given back at the commit. */
+static uint64_t growth_step(uint64_t end)
+{
+	uint64_t step = UINT64_C(64) << 10;
+
+	while (step < end)
+		step *= step < UINT64_C(4) << 20 ? 4 : 2;
+	return step;
+}
+
 /* How long a slot should be, for a write that ends at `end`: sizes repeat, so
  * the last page of this directory tells more than the first request does. */
 static uint32_t slot_bytes_for(struct cache_staging *staging, uint32_t index,
@@ -253,8 +264,8 @@ static uint32_t slot_bytes_for(struct cache_staging *staging, uint32_t index,
 		want = stage_max(want, size - start);
 	else if (old_bytes || len_bytes >= FULL_REQUEST_BYTES)
 		want = stage_max(want, hint > start ? hint - start : 0);
-	if (want < 2 * (uint64_t)old_bytes)
-		want = 2 * (uint64_t)old_bytes;
+	if (old_bytes)
+		want = stage_max(want, growth_step(end));
 	if (index > 0 && len_bytes >= FULL_REQUEST_BYTES && hint <= start)
 		want = whole;
 	return (uint32_t)stage_min(want, whole);
