@@ -264,8 +264,8 @@ static uint32_t slot_bytes_for(struct cache_staging *staging, uint32_t index,
 		want = stage_max(want, size - start);
 	else if (old_bytes || len_bytes >= FULL_REQUEST_BYTES)
 		want = stage_max(want, hint > start ? hint - start : 0);
-	if (old_bytes)
-		want = stage_max(want, growth_step(end));
+	if (old_bytes && want == end)
+		want = growth_step(end);
 	if (index > 0 && len_bytes >= FULL_REQUEST_BYTES && hint <= start)
 		want = whole;
 	return (uint32_t)stage_min(want, whole);
