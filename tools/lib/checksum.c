@@ -3,6 +3,21 @@
 
 #include <xxhash.h>
 
+/* The same function, by the widest vectors that this processor has: twice as
+ * fast where those are AVX2 or wider. */
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+
+/* The library looks at the processor at its first long input, without a lock:
+ * here, before there are threads. */
+__attribute__((constructor)) static void choose_vectors(void)
+{
+	static const char zeroes[1024];
+
+	XXH3_64bits_withSeed(zeroes, sizeof(zeroes), 1);
+}
+#endif
+
 uint64_t checksum_bytes(const void *data, size_t len_bytes, uint64_t seed)
 {
 	return XXH3_64bits_withSeed(data, len_bytes, seed);
