@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/batch.h"
 #include "cache/names.h"
+#include "cache/rows.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -129,7 +130,8 @@ static int any_pending(void *arg, const struct meta_pending *row)
 
 static int finish_in(struct batch *batch, struct meta_txn *txn)
 {
-	int error = 0;
+	/* A stale row does not mean that its chunk is still wanted. */
+	int error = stale_sweep(batch->cache->stale, txn);
 
 	for (unsigned i = 0; !error && i < batch->chunk_count; i++)
 		error = finish_chunk(batch, txn, i);

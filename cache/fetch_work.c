@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/fetch.h"
+#include "cache/rows.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -84,6 +85,12 @@ static int promote_all(struct fetches *fetches, struct list *loaded)
 
 	if (error)
 		return error;
+	/* Ours must not be taken for what stood there before. */
+	error = stale_sweep(fetches->cache->stale, txn);
+	if (error) {
+		meta_abort(txn);
+		return error;
+	}
 	list_for_each (node, loaded) {
 		struct fetch *fetch = list_entry(node, struct fetch, link);
 

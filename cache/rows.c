@@ -13,7 +13,7 @@
  * row is stale, so it may stand for a while. */
 struct stale {
 	pthread_mutex_t lock;
-	struct chunk_id *ids;
+	struct cache_slot *slots;
 	size_t count, room;
 };
 
@@ -33,7 +33,7 @@ void stale_free(struct stale *stale)
 	if (!stale)
 		return;
 	pthread_mutex_destroy(&stale->lock);
-	free(stale->ids);
+	free(stale->slots);
 	free(stale);
 }
 
@@ -43,10 +43,11 @@ static void stale_add(struct stale *stale, const struct cache_slot *slots,
 	pthread_mutex_lock(&stale->lock);
 	if (stale->count + count > stale->room) {
 		size_t room = 2 * stale->room + count;
-		struct chunk_id *ids = realloc(stale->ids, room * sizeof(*ids));
+		struct cache_slot *grown =
+			realloc(stale->slots, room * sizeof(*grown));
 
-		if (ids) {
-			stale->ids = ids;
+		if (grown) {
+			stale->slots = grown;
 			stale->room = room;
 		} else {
 			/* The next start drops them. */
@@ -54,8 +55,23 @@ static void stale_add(struct stale *stale, const struct cache_slot *slots,
 		}
 	}
 	for (size_t i = 0; i < count; i++)
-		stale->ids[stale->count++] = slots[i].id;
+		stale->slots[stale->count++] = slots[i];
 	pthread_mutex_unlock(&stale->lock);
+}
+
+/* The chunk may have been fetched again meanwhile: then its row leads to
+ * another slot, and stays. */
+static int stale_drop(struct meta_txn *txn, const struct cache_slot *slot)
+{
+	struct meta_chunk row;
+	int error =
+		meta_chunk_get(txn, META_MEMORY, slot->id.object,
+			       slot->id.index, slot->id.version.clock, &row);
+
+	if (error || !chunk_id_equal(&row.id, &slot->id) ||
+	    row.slot != slot->slot)
+		return error;
+	return meta_chunk_del(txn, META_MEMORY, &slot->id);
 }
 
 int stale_sweep(struct stale *stale, struct meta_txn *txn)
@@ -64,8 +80,7 @@ int stale_sweep(struct stale *stale, struct meta_txn *txn)
 
 	pthread_mutex_lock(&stale->lock);
 	while (error >= 0 && stale->count)
-		error = meta_chunk_del(txn, META_MEMORY,
-				       &stale->ids[--stale->count]);
+		error = stale_drop(txn, &stale->slots[--stale->count]);
 	pthread_mutex_unlock(&stale->lock);
 	return error < 0 ? error : 0;
 }
@@ -110,6 +125,9 @@ int cache_garbage_place(struct cache_garbage *garbage,
 
 void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage)
 {
+	/* First: once a slot is free, the same chunk may come into it again,
+	 * and get a row that is not stale. */
+	stale_add(cache->stale, garbage->slots, garbage->slot_count);
 	for (size_t i = 0; i < garbage->slot_count; i++) {
 		const struct cache_slot *slot = &garbage->slots[i];
 
@@ -124,7 +142,6 @@ void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage)
 		arena_free(cache->arena, slot->slot);
 		arena_unpin(cache->arena, slot->slot);
 	}
-	stale_add(cache->stale, garbage->slots, garbage->slot_count);
 	for (size_t i = 0; i < garbage->place_count; i++)
 		bucket_forget(cache->buckets, &garbage->places[i]);
 	cache_garbage_drop(garbage);

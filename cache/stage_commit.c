@@ -279,7 +279,6 @@ static int queue_fact(struct commit *commit)
 	return cache_pending_page(commit->cache, commit->txn, &commit->entry);
 }
 
-/* What we hold is the version below, or (clock 0) nothing yet. */
 static void hold_moves(struct commit *commit, bool forward)
 {
 	const struct cache_staging *staging = commit->staging;
