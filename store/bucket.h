@@ -129,7 +129,8 @@ void bucket_set_live(struct buckets *buckets, uint32_t bucket,
  * with their payload).  Stops when each returns non-zero, and returns that.
  * Damage ends one record, is logged once, and is counted in *ret_damaged.
  * verify: read the chunks' bytes too and call each with data set; a chunk
- * whose bytes don't match is counted, not shown. */
+ * whose bytes don't match is counted, not shown.  Of an unsealed bucket, what a
+ * crash left incomplete is not shown either.  -ENOENT: no such bucket. */
 int bucket_scan(struct buckets *buckets, uint32_t bucket, bool verify,
 		int (*each)(void *arg, const struct bucket_record *record),
 		void *arg, uint64_t *ret_damaged);

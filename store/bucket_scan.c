@@ -343,6 +343,14 @@ static int check_tail(struct buckets *buckets, struct bucket *bucket,
 	return 0;
 }
 
+/* Whatever somebody made of the file, no more than a bucket is looked at. */
+static uint32_t limit_of(uint64_t file_bytes)
+{
+	if (file_bytes > BUCKET_BYTES)
+		file_bytes = BUCKET_BYTES;
+	return (uint32_t)(file_bytes / BLOCK_BYTES);
+}
+
 int contents_load(struct buckets *buckets, struct bucket *bucket,
 		  struct bucket_contents *ret)
 {
@@ -366,8 +374,7 @@ int contents_load(struct buckets *buckets, struct bucket *bucket,
 		r = load_footer(buckets, bucket, (uint64_t)st.st_size,
 				&contents);
 	if (r == DATA_BAD) {
-		walk.limit_block =
-			(uint32_t)((uint64_t)st.st_size / BLOCK_BYTES);
+		walk.limit_block = limit_of((uint64_t)st.st_size);
 		if (writing && written < walk.limit_block)
 			walk.limit_block = written;
 		r = walk_headers(&walk);

@@ -971,6 +971,127 @@ static void numbers_are_not_given_out_twice(void **state)
 	end(&f);
 }
 
+static void a_read_error_while_scanning_costs_at_most_one_record(void **state)
+{
+	struct fixture f = begin_small(state);
+	struct chunk *chunks = append_many(&f, 12, 6, MEGABYTE);
+	uint64_t damaged;
+	bool failed = true;
+
+	for (uint64_t nth = 1; failed; nth++) {
+		struct seen seen;
+
+		fault_arm("io.read", nth, EIO);
+		seen = scan_all(&f, nth % 2, &damaged);
+		failed = fault_hits("io.read") > 0;
+		fault_disarm_all();
+		assert_in_range(seen.chunks, 11, 12);
+		if (seen.chunks < 12)
+			assert_int_equal(damaged, 1);
+	}
+	assert_int_equal(scan_all(&f, true, &damaged).chunks, 12);
+	free_many(chunks, 12);
+	end(&f);
+}
+
+static void a_sync_has_a_deadline(void **state)
+{
+	struct fixture f = begin(state);
+	struct chunk c = chunk_make(1, 5000);
+
+	assert_int_equal(append(&f, &c, 1), 0);
+	fault_arm("io.sync.late", 1, 300);
+	assert_int_equal(bucket_sync(f.buckets, clock_monotonic_ns() +
+							30 * CLOCK_NS_PER_MS),
+			 -ETIMEDOUT);
+	assert_int_equal(bucket_sync(f.buckets, soon()), 0);
+	chunk_free(&c);
+	end(&f);
+}
+
+/* ---- readers beside the writer ---- */
+
+#define SHARED_MAX 400
+
+struct shared {
+	struct fixture *f;
+	pthread_mutex_t lock;
+	struct chunk *chunks; /* numbers 0 to count - 1 are written */
+	unsigned count;
+	bool stop;
+	_Atomic unsigned read, gone, wrong;
+};
+
+static void *read_at_random(void *arg)
+{
+	struct shared *shared = arg;
+	unsigned seed = 99;
+	bool stop = false;
+
+	while (!stop) {
+		unsigned count;
+		struct chunk c;
+		int64_t n;
+
+		pthread_mutex_lock(&shared->lock);
+		count = shared->count;
+		stop = shared->stop;
+		if (count > 0) {
+			seed = seed * 1103515245 + 12345;
+			c = shared->chunks[(seed >> 8) % count];
+		}
+		pthread_mutex_unlock(&shared->lock);
+		if (count == 0)
+			continue;
+		n = read_back(shared->f, &c);
+		if (n == BUCKET_GONE)
+			shared->gone++;
+		else if (n < (int64_t)c.record.len_bytes)
+			shared->wrong++;
+		else
+			shared->read++;
+		bucket_touch(shared->f->buckets, &c.record.place);
+	}
+	return NULL;
+}
+
+static void readers_go_on_while_buckets_come_and_go(void **state)
+{
+	struct fixture f = begin_small(state);
+	struct shared shared = {
+		.f = &f,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.chunks = calloc(SHARED_MAX, sizeof(struct chunk))};
+	pthread_t threads[4];
+	uint32_t id;
+
+	for (unsigned i = 0; i < SHARED_MAX; i++)
+		shared.chunks[i] = chunk_make(i, 300000);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, read_at_random, &shared);
+	for (unsigned i = 0; i < SHARED_MAX; i += 8) {
+		while (bucket_excess(f.buckets, 8 * 400000) > 0) {
+			assert_int_equal(bucket_coldest(f.buckets, &id), 0);
+			assert_int_equal(bucket_drop(f.buckets, id), 0);
+		}
+		assert_int_equal(append(&f, shared.chunks + i, 8), 0);
+		if (i % 5 == 0)
+			assert_int_equal(bucket_sync(f.buckets, soon()), 0);
+		pthread_mutex_lock(&shared.lock);
+		shared.count = i + 8;
+		pthread_mutex_unlock(&shared.lock);
+	}
+	pthread_mutex_lock(&shared.lock);
+	shared.stop = true;
+	pthread_mutex_unlock(&shared.lock);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(shared.wrong, 0);
+	assert_true(shared.read > 0);
+	free_many(shared.chunks, SHARED_MAX);
+	end(&f);
+}
+
 /* ---- kill -9 ---- */
 
 #define ROUNDS 50
@@ -1378,6 +1499,9 @@ int main(void)
 		   a_sealed_bucket_without_its_footer_is_read_by_its_headers),
 		ON(RING, a_missing_bucket_is_gone_and_the_rest_is_not),
 		ON_BOTH(a_read_in_flight_outlives_the_drop),
+		ON(RING, a_read_error_while_scanning_costs_at_most_one_record),
+		ON_BOTH(a_sync_has_a_deadline),
+		ON_BOTH(readers_go_on_while_buckets_come_and_go),
 		ON(RING, the_emptiest_bucket_goes_first_then_the_coldest),
 		ON(RING, at_the_cap_appends_fail_until_a_bucket_goes),
 		ON(RING, numbers_are_not_given_out_twice),
