@@ -123,6 +123,10 @@ struct cache_staging {
 	bool patched; /* some of what counts as written was only zeroed */
 	bool checkpointed; /* committed by fsync, and not written to since */
 	bool broken;
+	/* A write failed, and nothing has been written there since: no commit
+	 * until it has, or nobody would know of the hole. */
+	int failed; /* its -errno */
+	uint64_t failed_from, failed_to;
 	/* The version that chunks are shared with: has_base and `entry`'s
 	 * object is its object, too.  We hold it (pages_hold()). */
 	bool has_base;

@@ -113,15 +113,18 @@ int cache_stage_sync(struct cache_writer *writer)
 static void commit_at_close(struct cache_staging *staging, bool *ret_committed)
 {
 	static struct log_limit limit;
+	char name[NAME_MAX_BYTES + 1];
 	int error = stage_commit(staging, ret_committed);
+	uint64_t dir;
+	size_t len;
 
 	if (!error)
 		return;
-	log_limited(
-		&limit, LOG_LEVEL_WARNING,
-		"page '%s': what was written after its last close could not be "
-		"kept: %s; the version before stays",
-		staging->name, strerror(-error));
+	cache_staging_name(staging, &dir, name, &len);
+	log_limited(&limit, LOG_LEVEL_WARNING,
+		    "page '%s' was written and could not be kept: %s; the "
+		    "version before stays",
+		    name, strerror(-error));
 	CACHE_COUNT(staging->cache, aborted_writers, 1);
 }
 

@@ -466,6 +466,8 @@ int stage_commit(struct cache_staging *staging, bool *ret_committed)
 	*ret_committed = false;
 	if (!staging->dirty || staging->broken || !has_name(staging))
 		return 0;
+	if (staging->failed)
+		return staging->failed;
 	error = cover_leftovers(staging, deadline);
 	if (!error)
 		error = stage_seal(staging, deadline);

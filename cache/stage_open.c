@@ -245,12 +245,10 @@ static bool still_current(struct cache_staging *staging,
 	struct meta_txn *txn;
 	int outcome;
 
-	if (meta_begin_read(cache->meta, &txn))
+	if (!staging->has_base || meta_begin_read(cache->meta, &txn))
 		return true;
 	outcome = meta_name_get(txn, name->dir, name->name, name->len, &now);
 	meta_abort(txn);
-	if (!staging->has_base)
-		return true;
 	return outcome == 0 && now.object == staging->base.object &&
 	       now.version.clock == staging->base.version.clock;
 }

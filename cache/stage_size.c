@@ -84,6 +84,8 @@ int stage_set_length(struct cache_staging *staging, uint64_t size_bytes,
 	if (error)
 		return error;
 	staging->sized = staging->sized || size_bytes > old;
+	if (size_bytes <= staging->failed_from)
+		staging->failed = 0;
 	stage_dirty(staging);
 	stage_set_size(staging, size_bytes);
 	stage_touch(staging);

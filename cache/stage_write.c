@@ -44,8 +44,9 @@ int stage_write_piece(struct cache_staging *staging, uint32_t index,
 	return error;
 }
 
-static ssize_t write_at(struct cache_staging *staging, const uint8_t *data,
-			size_t len_bytes, uint64_t offset)
+/* Writes up to `len_bytes`, and says how much; 0, or why it was not all. */
+static int write_at(struct cache_staging *staging, const uint8_t *data,
+		    size_t len_bytes, uint64_t offset, size_t *ret_done)
 {
 	uint64_t deadline = clock_deadline_ns(len_bytes);
 	size_t done = 0;
@@ -66,7 +67,30 @@ static ssize_t write_at(struct cache_staging *staging, const uint8_t *data,
 		if (!error)
 			done += piece;
 	}
-	return done ? (ssize_t)done : error;
+	*ret_done = done;
+	return error;
+}
+
+/* Engines that don't look at what write() says must not publish a page with a
+ * hole: what is missing has to be written first. */
+static void remember_failure(struct cache_staging *staging, uint64_t from,
+			     uint64_t to, int error)
+{
+	if (staging->failed) {
+		from = stage_min(from, staging->failed_from);
+		to = stage_max(to, staging->failed_to);
+	}
+	staging->failed = error;
+	staging->failed_from = from;
+	staging->failed_to = to;
+}
+
+static void heal(struct cache_staging *staging, uint64_t from, uint64_t to)
+{
+	if (from <= staging->failed_from && to > staging->failed_from)
+		staging->failed_from = to;
+	if (staging->failed_from >= staging->failed_to)
+		staging->failed = 0;
 }
 
 static void mark_written(struct cache_writer *writer)
@@ -79,11 +103,31 @@ static void mark_written(struct cache_writer *writer)
 	pthread_mutex_unlock(&stagings->table_lock);
 }
 
+/* Under lock. */
+static ssize_t write_and_note(struct cache_staging *staging, const void *data,
+			      size_t len_bytes, uint64_t offset)
+{
+	size_t done;
+	int error = write_at(staging, data, len_bytes, offset, &done);
+
+	if (done) {
+		stage_dirty(staging);
+		stage_set_size(staging,
+			       stage_max(stage_size(staging), offset + done));
+		stage_touch(staging);
+		heal(staging, offset, offset + done);
+	}
+	if (error)
+		remember_failure(staging, offset + done, offset + len_bytes,
+				 error);
+	return done ? (ssize_t)done : error;
+}
+
 ssize_t cache_stage_write(struct cache_writer *writer, const void *data,
 			  size_t len_bytes, uint64_t *offset)
 {
 	struct cache_staging *staging = writer->staging;
-	ssize_t done;
+	ssize_t done = -EFBIG;
 
 	if (writer->peek)
 		return -EBADF;
@@ -91,18 +135,8 @@ ssize_t cache_stage_write(struct cache_writer *writer, const void *data,
 	pthread_mutex_lock(&staging->lock);
 	if (writer->append)
 		*offset = stage_size(staging);
-	if (*offset > PAGE_MAX_BYTES || len_bytes > PAGE_MAX_BYTES - *offset) {
-		pthread_mutex_unlock(&staging->lock);
-		return -EFBIG;
-	}
-	done = write_at(staging, data, len_bytes, *offset);
-	if (done > 0) {
-		uint64_t end = *offset + (uint64_t)done;
-
-		stage_dirty(staging);
-		stage_set_size(staging, stage_max(stage_size(staging), end));
-		stage_touch(staging);
-	}
+	if (*offset <= PAGE_MAX_BYTES && len_bytes <= PAGE_MAX_BYTES - *offset)
+		done = write_and_note(staging, data, len_bytes, *offset);
 	pthread_mutex_unlock(&staging->lock);
 	return done;
 }

@@ -82,9 +82,9 @@ bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 /* Any process that has a writable handle. */
 bool cache_staging_has(struct cache_staging *staging, pid_t process);
 
-/* len_bytes, or -ENOSPC, -EFBIG, -EIO (a base chunk can't be read),
- * -ETIMEDOUT.  APPEND handles write at the end, whatever the offset says:
- * *offset is updated. */
+/* len_bytes (fewer when the rest failed), or -ENOSPC, -EFBIG, -EIO (a base
+ * chunk can't be read), -ETIMEDOUT.  APPEND handles write at the end, whatever
+ * the offset says: *offset is updated. */
 ssize_t cache_stage_write(struct cache_writer *writer, const void *data,
 			  size_t len_bytes, uint64_t *offset);
 /* As cache_page_read(), of what has been written and what is below it. */
@@ -108,7 +108,8 @@ int cache_stage_xattr_set(struct cache_staging *staging, const char *name,
 /* A close of one descriptor (FUSE's FLUSH).  killed: the process is exiting
  * because of a signal; marks the staging page broken.  0, and
  * *ret_committed: a version was published; -ENOSPC, -errno: it was not, and
- * the version before stays. */
+ * the version before stays.  So, too, when a write failed and what it should
+ * have written was not written later: its error. */
 int cache_stage_flush(struct cache_writer *writer, bool killed,
 		      bool *ret_committed);
 /* Commits a checkpoint and waits until it is on disk, where there is a disk

@@ -57,6 +57,11 @@ int rig_setup(void **state)
 	return setup(state, true, 64 * RIG_MIB);
 }
 
+int rig_setup_small(void **state)
+{
+	return setup(state, true, 24 * RIG_MIB);
+}
+
 int rig_setup_large(void **state)
 {
 	return setup(state, true, 1024 * RIG_MIB);

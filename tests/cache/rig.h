@@ -32,6 +32,8 @@ struct rig {
 
 /* 64 MiB of memory, and a disk tier. */
 int rig_setup(void **state);
+/* 24 MiB. */
+int rig_setup_small(void **state);
 /* 1 GiB: chunks of 64 MiB. */
 int rig_setup_large(void **state);
 int rig_setup_memory_only(void **state);

@@ -398,6 +398,25 @@ static void a_commit_makes_the_key_known_again(void **state)
 	rig_assert_page(rig, "page", 20, 2);
 }
 
+static void partial_pages_are_shown_where_that_is_wanted(void **state)
+{
+	struct rig *rig = *state;
+	struct cache_writer *writer;
+	struct meta_entry entry;
+
+	rig_close(rig, true);
+	rig->config.show_partial = true;
+	rig_open(rig);
+	assert_int_equal(rig_put(rig, "page", 10, 1), 0);
+	writer = rig_writer(rig, "page", 0);
+	rig_write(writer, 10, 90, 1);
+	assert_int_equal(rig_lookup(rig, "page", RIG_STRANGER, &entry),
+			 CACHE_STAGED);
+	assert_int_equal(entry.size_bytes, 100);
+	assert_int_equal(rig_finish(writer), 0);
+	rig_assert_page(rig, "page", 100, 1);
+}
+
 #define ON_RIG(test)                                                           \
 	cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
 
@@ -425,6 +444,7 @@ int main(void)
 		ON_RIG(attributes_set_while_writing_survive),
 		ON_RIG(an_overwrite_keeps_mode_and_xattrs),
 		ON_RIG(a_commit_makes_the_key_known_again),
+		ON_RIG(partial_pages_are_shown_where_that_is_wanted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

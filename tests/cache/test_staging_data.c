@@ -148,6 +148,15 @@ static void any_mix_of_calls_gives_the_bytes_of_a_local_file(void **state)
 		run_model(rig, (uint64_t)i * 7919 + 1, 120);
 }
 
+/* Chunks go to buckets and come back, again and again. */
+static void so_it_does_where_memory_is_short(void **state)
+{
+	struct rig *rig = *state;
+
+	for (uint64_t i = 0; i < 4; i++)
+		run_model(rig, i * 104729 + 3, 120);
+}
+
 static void a_page_is_the_same_after_a_restart(void **state)
 {
 	struct rig *rig = *state;
@@ -382,6 +391,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_RIG(any_mix_of_calls_gives_the_bytes_of_a_local_file),
+		cmocka_unit_test_setup_teardown(
+			so_it_does_where_memory_is_short, rig_setup_small,
+			rig_teardown),
 		ON_RIG(a_page_is_the_same_after_a_restart),
 		ON_LARGE_RIG(pages_of_one_size_waste_nothing),
 		ON_LARGE_RIG(small_pieces_grow_the_slot),

@@ -66,8 +66,9 @@ static void walk(struct rig *rig, const char *point, int error)
 
 static void a_failing_transaction_keeps_the_version_before(void **state)
 {
-	static const char *points[] = {"meta.begin", "meta.begin_read",
-				       "meta.put", "meta.del", "meta.cursor"};
+	static const char *points[] = {"meta.begin",  "meta.begin_read",
+				       "meta.put",    "meta.del",
+				       "meta.cursor", "meta.commit"};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
@@ -156,6 +157,62 @@ static void a_failing_spill_is_no_space(void **state)
 	rig_release(writer);
 }
 
+static void a_page_with_a_failed_write_waits_until_it_is_mended(void **state)
+{
+	struct rig *rig = *state;
+	struct cache_writer *writer = rig_create(rig, "page");
+	bool committed;
+
+	rig_write(writer, 0, 1000, 1);
+	/* The slot has to grow, and can't. */
+	assert_int_equal(fault_arm("store.arena_fallocate", 0, ENOSPC), 0);
+	assert_int_equal(fault_arm("store.arena_open", 0, ENOSPC), 0);
+	assert_int_equal(rig_try_write(writer, 1000, LEN, 1), -ENOSPC);
+	fault_disarm_all();
+	assert_int_equal(cache_stage_flush(writer, false, &committed), -ENOSPC);
+	rig_assert_missing(rig, "page");
+	rig_write(writer, 1000, LEN / 2, 1);
+	assert_int_equal(cache_stage_sync(writer), -ENOSPC);
+	rig_write(writer, 1000 + LEN / 2, LEN / 2, 1);
+	assert_int_equal(rig_finish(writer), 0);
+	rig_assert_page(rig, "page", LEN + 1000, 1);
+}
+
+static void a_page_whose_write_failed_goes_with_its_writer(void **state)
+{
+	struct rig *rig = *state;
+	struct cache_writer *writer;
+
+	assert_int_equal(rig_put(rig, "page", 500, 1), 0);
+	writer = rig_create(rig, "page");
+	rig_write(writer, 0, 1000, 2);
+	assert_int_equal(fault_arm("store.arena_fallocate", 0, ENOSPC), 0);
+	assert_int_equal(fault_arm("store.arena_open", 0, ENOSPC), 0);
+	assert_int_equal(rig_try_write(writer, 1000, LEN, 2), -ENOSPC);
+	fault_disarm_all();
+	assert_int_equal(rig_finish(writer), -ENOSPC);
+	rig_assert_page(rig, "page", 500, 1);
+}
+
+/* The nth write to the disk fails, of a page that is spilled as it is written:
+ * it waits in memory, or the writer hears of it; never a wrong byte. */
+static void a_spill_that_fails_once_loses_nothing(void **state)
+{
+	struct rig *rig = *state;
+	const size_t size = 40 * RIG_MIB;
+
+	for (uint64_t nth = 1; nth <= 6; nth++) {
+		int outcome;
+
+		assert_int_equal(fault_arm("io.write", nth, EIO), 0);
+		outcome = rig_put(rig, "page", size, (unsigned)nth);
+		fault_disarm_all();
+		if (outcome == 0)
+			rig_assert_page(rig, "page", size, (unsigned)nth);
+		assert_int_equal(outcome, 0);
+	}
+}
+
 #define ON_RIG(test)                                                           \
 	cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
 
@@ -170,6 +227,9 @@ int main(void)
 		ON_RIG(a_failing_commit_can_be_tried_again),
 		ON_RIG(a_sync_that_cannot_write_says_so_and_the_page_stays),
 		ON_RIG(a_failing_spill_is_no_space),
+		ON_RIG(a_page_with_a_failed_write_waits_until_it_is_mended),
+		ON_RIG(a_page_whose_write_failed_goes_with_its_writer),
+		ON_RIG(a_spill_that_fails_once_loses_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
