@@ -76,12 +76,19 @@ static int stale_drop(struct meta_txn *txn, const struct cache_slot *slot)
 
 int stale_sweep(struct stale *stale, struct meta_txn *txn)
 {
+	struct cache_slot *slots;
+	size_t count;
 	int error = 0;
 
 	pthread_mutex_lock(&stale->lock);
-	while (error >= 0 && stale->count)
-		error = stale_drop(txn, &stale->slots[--stale->count]);
+	slots = stale->slots;
+	count = stale->count;
+	stale->slots = NULL;
+	stale->count = stale->room = 0;
 	pthread_mutex_unlock(&stale->lock);
+	while (error >= 0 && count)
+		error = stale_drop(txn, &slots[--count]);
+	free(slots);
 	return error < 0 ? error : 0;
 }
 
