@@ -11,8 +11,8 @@
 
 /* ---- chunks ---- */
 
-/* A chunk that was superseded or deleted while it was written has no row in
- * memory any more, and gets none on disk. */
+/* A chunk that was superseded or deleted while it was written gets no row on
+ * disk. */
 static int finish_chunk(struct batch *batch, struct meta_txn *txn, unsigned i)
 {
 	struct batch_chunk *chunk = &batch->chunks[i];
@@ -23,7 +23,8 @@ static int finish_chunk(struct batch *batch, struct meta_txn *txn, unsigned i)
 	int error = meta_chunk_get(txn, META_MEMORY, id->object, id->index,
 				   id->version.clock, &row);
 
-	chunk->there = !error && chunk_id_equal(&row.id, id);
+	chunk->there = !error && chunk_id_equal(&row.id, id) &&
+		       row_wanted(batch->cache, txn, &row);
 	if (!chunk->there)
 		return error < 0 ? error : 0;
 	flags = row.flags;

@@ -74,8 +74,9 @@ int fetches_new(struct cache *cache, struct fetches **ret)
 
 void fetches_drain(struct fetches *fetches)
 {
+	/* Until a read is settled, it may still kick the evictor. */
 	pthread_mutex_lock(&fetches->lock);
-	while (fetches->running)
+	while (fetches->running || fetches->submitted)
 		pthread_cond_wait(&fetches->drained, &fetches->lock);
 	pthread_mutex_unlock(&fetches->lock);
 }

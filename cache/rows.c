@@ -305,6 +305,20 @@ static bool row_needed(struct cache *cache, const struct row *row,
 					  row->id.version.clock, next);
 }
 
+bool row_wanted(struct cache *cache, struct meta_txn *txn,
+		const struct meta_chunk *chunk)
+{
+	struct row row = {.id = chunk->id};
+	struct versions versions = {0};
+	uint64_t next = superseded_by(chunk->flags, chunk->id.version.clock);
+	bool wanted = object_each_name(txn, chunk->id.object, versions_add,
+				       &versions) != 0 ||
+		      row_needed(cache, &row, next, &versions);
+
+	free(versions.all);
+	return wanted;
+}
+
 /* The version that follows row i at its index, at most `limit`. */
 static uint64_t row_next(const struct rows *rows, size_t i, uint64_t limit)
 {

@@ -45,6 +45,11 @@ int rows_sweep(struct cache *cache, struct meta_txn *txn,
 int row_drop(struct meta_txn *txn, const struct row *row,
 	     struct cache_garbage *garbage);
 
+/* Does a name or an open page consist of this row?  Rows of memory stay for a
+ * while after they are needed. */
+bool row_wanted(struct cache *cache, struct meta_txn *txn,
+		const struct meta_chunk *chunk);
+
 /* What an object has and neither its names nor open pages need. */
 int object_sweep(struct cache *cache, struct meta_txn *txn, uint64_t object,
 		 struct cache_garbage *garbage);
