@@ -37,9 +37,9 @@ static int setup(void **state, bool disk, uint64_t memory_bytes)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 
-	snprintf(rig->dir, sizeof(rig->dir), "/dev/shm/pagefs-test-XXXXXX");
+	snprintf(rig->dir, sizeof(rig->dir), "/dev/shm/pagefs-rig-XXXXXX");
 	snprintf(rig->disk_dir, sizeof(rig->disk_dir),
-		 "/tmp/pagefs-test-XXXXXX");
+		 "/tmp/pagefs-rig-XXXXXX");
 	if (!mkdtemp(rig->dir) || !mkdtemp(rig->disk_dir))
 		return -1;
 	cache_config_defaults(&rig->config);
