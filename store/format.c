@@ -42,8 +42,8 @@ static uint64_t check_of(const void *bytes, size_t len, uint64_t seed)
 	const unsigned char *at = bytes;
 
 	seed = checksum_bytes(at, CHECK_OFFSET, seed);
-	return checksum_bytes(
-		at + FORMAT_STRUCT_BYTES, len - FORMAT_STRUCT_BYTES, seed);
+	return checksum_bytes(at + FORMAT_STRUCT_BYTES,
+			      len - FORMAT_STRUCT_BYTES, seed);
 }
 
 static uint64_t position_seed(uint32_t bucket, uint32_t block)
@@ -53,8 +53,8 @@ static uint64_t position_seed(uint32_t bucket, uint32_t block)
 
 /* ---- superblock ---- */
 
-void format_encode_superblock(
-	const struct format_superblock *superblock, void *block)
+void format_encode_superblock(const struct format_superblock *superblock,
+			      void *block)
 {
 	struct disk_superblock disk = {
 		.magic = magic_put(superblock_magic),
@@ -70,8 +70,8 @@ void format_encode_superblock(
 	memcpy(block, &disk, sizeof(disk));
 }
 
-int format_decode_superblock(
-	const void *bytes, size_t len, struct format_superblock *ret)
+int format_decode_superblock(const void *bytes, size_t len,
+			     struct format_superblock *ret)
 {
 	struct disk_superblock disk;
 
@@ -86,7 +86,7 @@ int format_decode_superblock(
 	if (ret->version > FORMAT_VERSION)
 		return FORMAT_NEWER;
 	if (ret->version == 0 ||
-		!all_zero(disk.reserved, sizeof(disk.reserved)))
+	    !all_zero(disk.reserved, sizeof(disk.reserved)))
 		return FORMAT_DAMAGED;
 	ret->next_bucket = le32_get(disk.next_bucket);
 	ret->node = le64_get(disk.node);
@@ -120,8 +120,8 @@ uint32_t format_data_bytes(const struct bucket_record *record)
 	return (uint32_t)round_up_block(record->len_bytes);
 }
 
-static struct disk_record to_disk(
-	const struct bucket_record *record, const struct format_position *at)
+static struct disk_record to_disk(const struct bucket_record *record,
+				  const struct format_position *at)
 {
 	struct disk_record disk = {
 		.magic = magic_put(record_magic),
@@ -149,7 +149,7 @@ static struct disk_record to_disk(
 }
 
 void format_encode_record(struct bucket_record *record,
-	const struct format_position *position, void *header)
+			  const struct format_position *position, void *header)
 {
 	struct disk_record disk = to_disk(record, position);
 	uint32_t header_bytes = format_header_bytes(record);
@@ -170,9 +170,10 @@ void format_encode_record(struct bucket_record *record,
 		memcpy(at, record->key, record->key_bytes);
 	if (record->extra_bytes)
 		memcpy(at + record->key_bytes, record->extra,
-			record->extra_bytes);
-	disk.check = le64_put(check_of(header, header_bytes,
-		position_seed(position->bucket, position->block)));
+		       record->extra_bytes);
+	disk.check = le64_put(
+		check_of(header, header_bytes,
+			 position_seed(position->bucket, position->block)));
 	memcpy(header, &disk, sizeof(disk));
 	record->place = (struct bucket_place){
 		.bucket = position->bucket,
@@ -193,7 +194,7 @@ static bool lengths_valid(const struct disk_record *disk)
 	if (kind != BUCKET_CHUNK && kind != BUCKET_JOURNAL)
 		return false;
 	if (data > FORMAT_CHUNK_MAX || key > KEY_MAX_BYTES ||
-		extra > FORMAT_EXTRA_MAX)
+	    extra > FORMAT_EXTRA_MAX)
 		return false;
 	if (sums != (kind == BUCKET_CHUNK ? checksum_block_count(data) : 0))
 		return false;
@@ -204,14 +205,15 @@ static bool lengths_valid(const struct disk_record *disk)
 /* The fields, from a header or an entry of the index.  `bytes` is as long as
  * the lengths in it say. */
 static int take_fields(const struct disk_record *disk, const void *bytes,
-	uint32_t bucket, uint32_t block, struct format_record *ret)
+		       uint32_t bucket, uint32_t block,
+		       struct format_record *ret)
 {
 	const unsigned char *at = bytes;
 	uint32_t sums = le32_get(disk->checksum_count);
 	struct bucket_record *record = &ret->record;
 
 	if (le32_get(disk->reserved0) != 0 ||
-		!all_zero(disk->reserved1, sizeof(disk->reserved1)))
+	    !all_zero(disk->reserved1, sizeof(disk->reserved1)))
 		return FORMAT_DAMAGED;
 	at += FORMAT_STRUCT_BYTES;
 	for (uint32_t i = 0; i < sums; i++, at += 8) {
@@ -247,7 +249,8 @@ static int take_fields(const struct disk_record *disk, const void *bytes,
 }
 
 int format_decode_record(const void *bytes, size_t len, uint32_t bucket,
-	uint32_t block, struct format_record *ret, size_t *ret_need)
+			 uint32_t block, struct format_record *ret,
+			 size_t *ret_need)
 {
 	struct disk_record disk;
 	uint32_t header_bytes;
@@ -267,16 +270,16 @@ int format_decode_record(const void *bytes, size_t len, uint32_t bucket,
 		return FORMAT_SHORT;
 	}
 	if (le64_get(disk.check) !=
-		check_of(bytes, header_bytes, position_seed(bucket, block)))
+	    check_of(bytes, header_bytes, position_seed(bucket, block)))
 		return FORMAT_DAMAGED;
 	return take_fields(&disk, bytes, bucket, block, ret);
 }
 
-bool format_payload_valid(
-	const struct format_record *record, const void *payload)
+bool format_payload_valid(const struct format_record *record,
+			  const void *payload)
 {
 	return checksum_bytes(payload, record->record.len_bytes,
-		       record->salt) == record->payload_check;
+			      record->salt) == record->payload_check;
 }
 
 /* ---- footer ---- */
@@ -315,7 +318,8 @@ void format_encode_entry(const void *header, uint32_t block, void *entry)
 }
 
 int format_decode_entry(const void *bytes, size_t len, uint32_t bucket,
-	uint32_t end_block, struct format_record *ret, size_t *ret_bytes)
+			uint32_t end_block, struct format_record *ret,
+			size_t *ret_bytes)
 {
 	const unsigned char *at = bytes;
 	struct disk_record disk;
@@ -334,8 +338,8 @@ int format_decode_entry(const void *bytes, size_t len, uint32_t bucket,
 	*ret_bytes = sizeof(head) + round_up_8(used);
 	if (le32_get(head.entry_bytes) != *ret_bytes || *ret_bytes > len)
 		return FORMAT_DAMAGED;
-	r = take_fields(
-		&disk, at + sizeof(head), bucket, le32_get(head.block), ret);
+	r = take_fields(&disk, at + sizeof(head), bucket, le32_get(head.block),
+			ret);
 	if (r)
 		return r;
 	end = (uint64_t)ret->block + ret->header_bytes / BLOCK_BYTES +
@@ -363,7 +367,7 @@ void format_encode_trailer(const struct format_trailer *trailer, void *block)
 }
 
 int format_decode_trailer(const void *bytes, size_t len, uint32_t bucket,
-	struct format_trailer *ret)
+			  struct format_trailer *ret)
 {
 	struct disk_trailer disk;
 
@@ -375,9 +379,8 @@ int format_decode_trailer(const void *bytes, size_t len, uint32_t bucket,
 	if (le32_get(disk.version) > FORMAT_VERSION)
 		return FORMAT_NEWER;
 	if (le64_get(disk.check) != check_of(bytes, BLOCK_BYTES, bucket) ||
-		le32_get(disk.version) == 0 ||
-		le32_get(disk.bucket) != bucket ||
-		!all_zero(disk.reserved, sizeof(disk.reserved)))
+	    le32_get(disk.version) == 0 || le32_get(disk.bucket) != bucket ||
+	    !all_zero(disk.reserved, sizeof(disk.reserved)))
 		return FORMAT_DAMAGED;
 	ret->bucket = bucket;
 	ret->salt = le64_get(disk.salt);

@@ -129,10 +129,10 @@ struct format_trailer {
 };
 
 /* BLOCK_BYTES each. */
-void format_encode_superblock(
-	const struct format_superblock *superblock, void *block);
-int format_decode_superblock(
-	const void *bytes, size_t len, struct format_superblock *ret);
+void format_encode_superblock(const struct format_superblock *superblock,
+			      void *block);
+int format_decode_superblock(const void *bytes, size_t len,
+			     struct format_superblock *ret);
 
 /* Bytes on disk of a record's header, and of its data. */
 uint32_t format_header_bytes(const struct bucket_record *record);
@@ -148,14 +148,15 @@ struct format_position {
 };
 /* Fills format_header_bytes() bytes and sets record->place. */
 void format_encode_record(struct bucket_record *record,
-	const struct format_position *position, void *header);
+			  const struct format_position *position, void *header);
 /* FORMAT_SHORT: *ret_need is how many bytes it takes, at most
  * FORMAT_HEADER_MAX. */
 int format_decode_record(const void *bytes, size_t len, uint32_t bucket,
-	uint32_t block, struct format_record *ret, size_t *ret_need);
+			 uint32_t block, struct format_record *ret,
+			 size_t *ret_need);
 /* Is a journal's payload what was written? */
-bool format_payload_valid(
-	const struct format_record *record, const void *payload);
+bool format_payload_valid(const struct format_record *record,
+			  const void *payload);
 
 /* An index entry is made from an encoded header. */
 size_t format_entry_bytes(const struct bucket_record *record);
@@ -163,10 +164,11 @@ void format_encode_entry(const void *header, uint32_t block, void *entry);
 /* Decodes the first entry of an index whose checksum was right; *ret_bytes is
  * its length.  The record has to end at or before end_block. */
 int format_decode_entry(const void *bytes, size_t len, uint32_t bucket,
-	uint32_t end_block, struct format_record *ret, size_t *ret_bytes);
+			uint32_t end_block, struct format_record *ret,
+			size_t *ret_bytes);
 
 void format_encode_trailer(const struct format_trailer *trailer, void *block);
 int format_decode_trailer(const void *bytes, size_t len, uint32_t bucket,
-	struct format_trailer *ret);
+			  struct format_trailer *ret);
 
 #endif

@@ -292,7 +292,7 @@ static void complete(struct io *io, struct io_request *request)
 		}
 	}
 	if (res < 0 || request->operation == IO_SYNC ||
-		request->operation == IO_ALLOCATE)
+	    request->operation == IO_ALLOCATE)
 		finish(io, request, res);
 	else
 		complete_part(io, request, res);

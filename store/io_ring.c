@@ -180,8 +180,8 @@ static void ring_start(void *engine, struct io_request *request)
 		io_uring_prep_fsync(sqe, request->fd, IORING_FSYNC_DATASYNC);
 		break;
 	case IO_ALLOCATE:
-		io_uring_prep_fallocate(
-			sqe, request->fd, 0, (off_t)offset, (off_t)len);
+		io_uring_prep_fallocate(sqe, request->fd, 0, (off_t)offset,
+					(off_t)len);
 		break;
 	}
 	io_uring_sqe_set_data(sqe, request);

@@ -1171,6 +1171,12 @@ static void check_after_kill(struct fixture *f, struct journal *journal,
 	shut(f);
 }
 
+static void await_batch(struct journal *journal)
+{
+	for (int i = 0; i < 50000 && journal->started == journal->appended; i++)
+		usleep(100);
+}
+
 static void killed_at_any_moment_it_loses_nothing_confirmed(void **state)
 {
 	struct fixture f = {.dir = "/var/tmp/pagefs-bucket-XXXXXX",
@@ -1191,12 +1197,12 @@ static void killed_at_any_moment_it_loses_nothing_confirmed(void **state)
 
 		if (pid == 0)
 			_exit(append_until_killed(&child, journal));
-		/* From its first batch on, however slow the machine is. */
-		for (int i = 0;
-		     i < 5000 && journal->started == journal->appended; i++)
-			usleep(1000);
+		/* From its first batch on, and in the middle of one. */
+		await_batch(journal);
 		seed = seed * 1103515245 + 12345;
-		usleep(seed / 65536 % 30000);
+		usleep(seed / 65536 % 20000);
+		await_batch(journal);
+		usleep(seed / 65536 % 1000);
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 		assert_true(WIFSIGNALED(status));
