@@ -221,8 +221,7 @@ int chunk_lose(struct cache *cache, struct meta_txn *txn,
 /* ---- leaving the disk ---- */
 
 /* The slot is marked first: a mark too many costs a write, one too few would
- * cost the page. The slot is the row's as long as the row is there, so it needs
- * no pin. */
+ * cost the page. */
 int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 		     const struct meta_chunk *memory,
 		     const struct meta_chunk *disk, bool write_again,
@@ -234,8 +233,11 @@ int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 	size_t len;
 	int outcome;
 
+	if (arena_pin(cache->arena, memory->slot, &memory->id))
+		return META_ABSENT;
 	if (write_again)
 		arena_set_dirty(cache->arena, memory->slot, true);
+	arena_unpin(cache->arena, memory->slot);
 	outcome = chunk_drop(txn, META_DISK, disk, garbage);
 	if (!outcome)
 		outcome = meta_object_name(txn, memory->id.object, &dir, name,

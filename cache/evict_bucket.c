@@ -41,37 +41,40 @@ static int let_go(struct burial *burial, const struct dying *dying)
 	if (error || !rows.on_disk || rows.disk.bucket != dying->place.bucket ||
 	    rows.disk.data_block != dying->place.data_block)
 		return error;
-	if (!rows.in_memory) {
-		error = evict_lost_add(&burial->lost, dying->id.object);
-		return error ? error
-			     : chunk_lose(cache, burial->txn, &dying->id,
-					  garbage);
+	if (rows.in_memory) {
+		again = burial->again_bytes + rows.disk.len_bytes <=
+			AGAIN_BYTES;
+		error = chunk_leave_disk(cache, burial->txn, &rows.memory,
+					 &rows.disk, again, garbage);
+		if (!error && again)
+			burial->again_bytes += rows.disk.len_bytes;
+		if (error != META_ABSENT)
+			return error;
 	}
-	again = burial->again_bytes + rows.disk.len_bytes <= AGAIN_BYTES;
-	if (again)
-		burial->again_bytes += rows.disk.len_bytes;
-	return chunk_leave_disk(cache, burial->txn, &rows.memory, &rows.disk,
-				again, garbage);
+	error = evict_lost_add(&burial->lost, dying->id.object);
+	return error ? error
+		     : chunk_lose(cache, burial->txn, &dying->id, garbage);
 }
 
-/* Ends the transaction. A place of this bucket that garbage still names after
- * an abort would be forgotten although its row is there. */
 static int commit(struct burial *burial, int error)
 {
-	struct cache *cache = burial->cache;
-
-	if (error)
-		meta_abort(burial->txn);
-	else
-		error = cache_commit(cache, burial->txn);
-	if (error)
-		cache_garbage_drop(&burial->lost.garbage);
-	else
-		cache_garbage_free(cache, &burial->lost.garbage);
+	if (!error)
+		return cache_commit(burial->cache, burial->txn);
+	meta_abort(burial->txn);
 	return error;
 }
 
-static int flush(struct burial *burial)
+/* Places that garbage names after an abort have their rows still. */
+static int free_garbage(struct burial *burial, int error)
+{
+	if (error)
+		cache_garbage_drop(&burial->lost.garbage);
+	else
+		cache_garbage_free(burial->cache, &burial->lost.garbage);
+	return error;
+}
+
+static int let_all_go(struct burial *burial)
 {
 	int error = meta_begin_write(burial->cache->meta, &burial->txn);
 
@@ -79,8 +82,18 @@ static int flush(struct burial *burial)
 		return error;
 	for (size_t i = 0; i < burial->count && !error; i++)
 		error = let_go(burial, &burial->batch[i]);
-	burial->count = 0;
 	return commit(burial, error);
+}
+
+static int flush(struct burial *burial)
+{
+	int error;
+
+	evict_begin(burial->cache);
+	error = let_all_go(burial);
+	evict_end(burial->cache);
+	burial->count = 0;
+	return free_garbage(burial, error);
 }
 
 static int keep_facts(struct burial *burial, const struct bucket_record *record)

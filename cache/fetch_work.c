@@ -273,17 +273,18 @@ static int execute(struct cache *cache, struct meta_txn *txn,
 		if (!rows.on_disk || !same_place(&rows.disk, &condemned->place))
 			return 0;
 		if (rows.in_memory)
-			return chunk_leave_disk(cache, txn, &rows.memory,
-						&rows.disk, true, garbage);
+			error = chunk_leave_disk(cache, txn, &rows.memory,
+						 &rows.disk, true, garbage);
+		if (rows.in_memory && error != META_ABSENT)
+			return error;
 	}
 	condemned->lost = true;
 	return chunk_lose(cache, txn, id, garbage);
 }
 
-static int execute_all(struct fetches *fetches, struct list *condemned)
+static int execute_in(struct cache *cache, struct list *condemned,
+		      struct cache_garbage *garbage)
 {
-	struct cache *cache = fetches->cache;
-	struct cache_garbage garbage = {0};
 	struct meta_txn *txn;
 	int error = meta_begin_write(cache->meta, &txn);
 
@@ -292,14 +293,23 @@ static int execute_all(struct fetches *fetches, struct list *condemned)
 	list_for_each (node, condemned) {
 		error = execute(cache, txn,
 				list_entry(node, struct condemned, link),
-				&garbage);
-		if (error)
-			break;
+				garbage);
+		if (error) {
+			meta_abort(txn);
+			return error;
+		}
 	}
-	if (error)
-		meta_abort(txn);
-	else
-		error = cache_commit(cache, txn);
+	return cache_commit(cache, txn);
+}
+
+static int execute_all(struct cache *cache, struct list *condemned)
+{
+	struct cache_garbage garbage = {0};
+	int error;
+
+	evict_begin(cache);
+	error = execute_in(cache, condemned, &garbage);
+	evict_end(cache);
 	if (error)
 		cache_garbage_drop(&garbage);
 	else
@@ -318,7 +328,7 @@ static void bury(struct fetches *fetches)
 	pthread_mutex_unlock(&fetches->lock);
 	if (list_empty(&condemned))
 		return;
-	error = execute_all(fetches, &condemned);
+	error = execute_all(fetches->cache, &condemned);
 	list_for_each_safe (node, &condemned) {
 		struct condemned *each =
 			list_entry(node, struct condemned, link);

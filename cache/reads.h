@@ -52,7 +52,8 @@ int chunk_drop(struct meta_txn *txn, enum meta_tier tier,
 	       const struct meta_chunk *row, struct cache_garbage *garbage);
 /* Deletes the disk row of a chunk that is in memory, too. write_again: its
  * page is queued to be written once more; else it lasts until it is evicted.
- * The rows are copies but for their checksums. */
+ * 0; META_ABSENT: memory's row is stale, so the disk's is the last copy;
+ * -errno.  The transaction lies within evict_begin(). */
 int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 		     const struct meta_chunk *memory,
 		     const struct meta_chunk *disk, bool write_again,

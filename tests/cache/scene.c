@@ -351,7 +351,8 @@ int scene_check_page(struct cache_page *page, const char *name, size_t piece)
 			break;
 		}
 		scene_bytes(name, offset, want, len);
-		wrong = (size_t)result != len || memcmp(got, want, len) != 0;
+		if ((size_t)result != len || memcmp(got, want, len) != 0)
+			wrong = -EILSEQ;
 		offset += len;
 	}
 	free(got);

@@ -49,8 +49,8 @@ int scene_page(struct scene *scene, const char *name, struct cache_page **ret);
 /* Reads [offset, offset + len): the result; the bytes in `ret`. */
 ssize_t scene_read(struct cache_page *page, uint64_t offset, void *ret,
 		   size_t len);
-/* Opens, reads it all in pieces, compares, closes: 0, 1 (wrong bytes), or the
- * outcome of the open; -errno of a read. */
+/* Opens, reads it all in pieces, compares, closes: 0, or the outcome of the
+ * open; -errno of a read; -EILSEQ: wrong bytes. */
 int scene_check(struct scene *scene, const char *name, size_t piece);
 int scene_check_page(struct cache_page *page, const char *name, size_t piece);
 struct cache_name scene_name(const char *name);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/cache/fixture.h"
 #include "tests/cache/scene.h"
 
 #include <errno.h>
@@ -204,6 +205,34 @@ static void hits_and_eviction_at_the_same_time_show_right_bytes(void **state)
 	scene_release(&scene);
 }
 
+/* ---- with writers and the write-behind ---- */
+
+static void
+more_is_written_than_memory_holds_and_all_of_it_reads_back(void **state)
+{
+	struct fixture fixture;
+	struct cache_stats stats;
+	char name[16];
+
+	(void)state;
+	fixture_prepare(&fixture, true);
+	fixture.config.memory_bytes = 32 * MIB;
+	fixture_start(&fixture);
+	for (int i = 0; i < 120; i++)
+		fixture_put(&fixture, name_of(i, name), (unsigned)i, MIB + 3);
+	for (int i = 0; i < 120; i++)
+		assert_int_equal(0, fixture_get(&fixture, name_of(i, name),
+						(unsigned)i, MIB + 3));
+	assert_int_equal(0, cache_evict(fixture.cache, NULL));
+	for (int i = 0; i < 120; i++)
+		assert_int_equal(0, fixture_get(&fixture, name_of(i, name),
+						(unsigned)i, MIB + 3));
+	cache_get_stats(fixture.cache, &stats);
+	assert_true(stats.hits_disk >= 120);
+	assert_int_equal(0, stats.misses + stats.failures + stats.busy);
+	fixture_close(&fixture);
+}
+
 /* ---- buckets ---- */
 
 static void the_coldest_bucket_goes_and_what_is_in_memory_stays(void **state)
@@ -249,6 +278,8 @@ int main(void)
 			hits_and_eviction_at_the_same_time_show_right_bytes),
 		cmocka_unit_test(
 			the_coldest_bucket_goes_and_what_is_in_memory_stays),
+		cmocka_unit_test(
+			more_is_written_than_memory_holds_and_all_of_it_reads_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

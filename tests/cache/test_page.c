@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "cache/reads.h"
 #include "tools/lib/clock.h"
 
 #define MIB (1u << 20)
@@ -387,6 +389,75 @@ static void past_four_fifths_pages_only_in_memory_are_busy(void **state)
 	scene_release(&scene);
 }
 
+/* ---- after a crash ---- */
+
+/* Ends without a stop, with pages in memory (and on disk, where `where` says
+ * so). */
+static void crash_with_pages(struct scene *scene, unsigned where)
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (!child) {
+		scene_open(scene);
+		scene_put(scene, "good", MIB, where);
+		scene_put(scene, "bad", MIB, where);
+		_exit(0);
+	}
+	assert_int_equal(child, waitpid(child, &status, 0));
+	assert_int_equal(0, status);
+}
+
+static void flip_in_memory(struct scene *scene, const char *name)
+{
+	struct cache_name at = scene_name(name);
+	struct cache_found found;
+	struct chunk_rows rows;
+	struct meta_txn *txn;
+	struct chunk_id id;
+	char *data;
+
+	assert_int_equal(0, cache_lookup(scene->cache, &at, 0, &found));
+	id = (struct chunk_id){found.entry.object, 0, found.entry.version};
+	assert_int_equal(0, meta_begin_read(scene->cache->meta, &txn));
+	assert_int_equal(0, chunk_rows(scene->cache, txn, &id, &rows));
+	assert_true(rows.in_memory);
+	assert_true(arena_unverified(scene->cache->arena, rows.memory.slot));
+	data = arena_data(scene->cache->arena, rows.memory.slot);
+	data[777777] ^= 1;
+	meta_abort(txn);
+}
+
+static void
+after_a_crash_what_is_in_memory_is_checked_at_its_first_open(void **state)
+{
+	const unsigned wheres[] = {SCENE_IN_MEMORY,
+				   SCENE_IN_MEMORY | SCENE_ON_DISK};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct scene scene;
+		struct cache_page *page;
+
+		scene_prepare(&scene, 32 * MIB, SCENE_DISK);
+		crash_with_pages(&scene, wheres[i]);
+		scene_open(&scene);
+		flip_in_memory(&scene, "bad");
+		assert_int_equal(0, scene_check(&scene, "good", MIB));
+		assert_int_equal(1, stats_of(&scene).hits_memory);
+		if (wheres[i] & SCENE_ON_DISK) {
+			assert_int_equal(0, scene_check(&scene, "bad", MIB));
+			assert_int_equal(0, scene_check(&scene, "bad", MIB));
+		} else {
+			assert_true(scene_page(&scene, "bad", &page) > 0);
+		}
+		assert_true(stats_of(&scene).checksum_errors >= 1);
+		assert_int_equal(0, scene_check(&scene, "good", MIB));
+		scene_release(&scene);
+	}
+}
+
 /* ---- cost ---- */
 
 static void an_open_of_a_page_in_memory_is_cheap(void **state)
@@ -439,6 +510,8 @@ int main(void)
 			past_half_of_the_arena_pages_on_disk_are_not_pinned),
 		cmocka_unit_test(
 			past_four_fifths_pages_only_in_memory_are_busy),
+		cmocka_unit_test(
+			after_a_crash_what_is_in_memory_is_checked_at_its_first_open),
 		cmocka_unit_test(an_open_of_a_page_in_memory_is_cheap),
 	};
 
