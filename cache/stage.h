@@ -147,6 +147,10 @@ struct cache_writer {
 	bool wrote;   /* since the last commit */
 };
 
+/* What the kernel sends in one request at most; a write of so much is perhaps
+ * not all. */
+#define STAGE_REQUEST_BYTES (UINT32_C(1) << 20)
+
 #define STAGE_TABLE_SIZE 1024u
 #define STAGE_HINTS 256u
 #define STAGE_CHAINS 64u
@@ -156,10 +160,11 @@ struct stagings {
 	pthread_mutex_t names_lock;
 	pthread_mutex_t table_lock;
 	struct list table[STAGE_TABLE_SIZE]; /* table_lock */
-	/* The size of the page last committed to a directory. */
+	/* The size of the page last committed to a directory, and to any. */
 	struct {
 		_Atomic uint64_t dir, size_bytes;
 	} hints[STAGE_HINTS];
+	_Atomic uint64_t last_size_bytes;
 	/* The object that the next page of a process will have: the successor
 	 * that its last one was committed with.  table_lock. */
 	struct {

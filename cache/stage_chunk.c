@@ -8,8 +8,6 @@
 
 #include "tools/lib/checksum.h"
 
-#define FULL_REQUEST_BYTES (UINT32_C(1) << 20)
-
 /* ---- the list ---- */
 
 size_t stage_chunk_position(const struct cache_staging *staging, uint32_t index)
@@ -262,11 +260,11 @@ static uint32_t slot_bytes_for(struct cache_staging *staging, uint32_t index,
 
 	if (staging->sized && size > start)
 		want = stage_max(want, size - start);
-	else if (old_bytes || len_bytes >= FULL_REQUEST_BYTES)
+	else if (old_bytes || len_bytes >= STAGE_REQUEST_BYTES)
 		want = stage_max(want, hint > start ? hint - start : 0);
 	if (old_bytes && want == end)
 		want = growth_step(end);
-	if (index > 0 && len_bytes >= FULL_REQUEST_BYTES && hint <= start)
+	if (index > 0 && len_bytes >= STAGE_REQUEST_BYTES && hint <= start)
 		want = whole;
 	return (uint32_t)stage_min(want, whole);
 }

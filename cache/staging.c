@@ -160,16 +160,22 @@ uint64_t stage_successor(struct stagings *stagings, pid_t process)
 	return object;
 }
 
+static unsigned hint_index(uint64_t dir)
+{
+	return (unsigned)(dir * UINT64_C(0x9E3779B97F4A7C15) >> 32) %
+	       STAGE_HINTS;
+}
+
 uint64_t stage_hint_get(struct stagings *stagings, uint64_t dir)
 {
-	unsigned i = (unsigned)(dir * UINT64_C(0x9E3779B97F4A7C15) >> 32) %
-		     STAGE_HINTS;
+	unsigned i = hint_index(dir);
 
 	/* The two may belong to different directories for a moment: it is a
 	 * guess either way. */
 	if (atomic_load_explicit(&stagings->hints[i].dir,
 				 memory_order_relaxed) != dir)
-		return 0;
+		return atomic_load_explicit(&stagings->last_size_bytes,
+					    memory_order_relaxed);
 	return atomic_load_explicit(&stagings->hints[i].size_bytes,
 				    memory_order_relaxed);
 }
@@ -177,12 +183,17 @@ uint64_t stage_hint_get(struct stagings *stagings, uint64_t dir)
 void stage_hint_set(struct stagings *stagings, uint64_t dir,
 		    uint64_t size_bytes)
 {
-	unsigned i = (unsigned)(dir * UINT64_C(0x9E3779B97F4A7C15) >> 32) %
-		     STAGE_HINTS;
+	unsigned i = hint_index(dir);
 
+	/* What comes in one request needs no guess, and would spoil that for
+	 * the pages beside it: some engines keep small files with them. */
+	if (size_bytes < STAGE_REQUEST_BYTES)
+		return;
 	atomic_store_explicit(&stagings->hints[i].dir, dir,
 			      memory_order_relaxed);
 	atomic_store_explicit(&stagings->hints[i].size_bytes, size_bytes,
+			      memory_order_relaxed);
+	atomic_store_explicit(&stagings->last_size_bytes, size_bytes,
 			      memory_order_relaxed);
 }
 

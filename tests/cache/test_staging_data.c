@@ -187,6 +187,31 @@ static void pages_of_one_size_waste_nothing(void **state)
 	assert_true(stats.wasted_bytes <= PAGE / 8 * 2);
 }
 
+/* What is copied a second time shows in the slots: of the right class from the
+ * first request on, although a small file comes between. */
+static void a_guess_of_the_size_saves_the_second_copy(void **state)
+{
+	struct rig *rig = *state;
+	struct cache_writer *writer;
+	uint64_t before;
+
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(rig_put(rig, "page", PAGE, 1), 0);
+	assert_int_equal(rig_put(rig, "small", 4096, 1), 0);
+	assert_int_equal(cache_sync(rig->cache), 0);
+	before = rig_used(rig);
+	writer = rig_create(rig, "next");
+	rig_write(writer, 0, RIG_MIB, 1);
+	assert_int_equal(rig_used(rig) - before, PAGE);
+	for (size_t at = RIG_MIB; at < PAGE;
+	     at += PAGE - at < RIG_MIB ? PAGE - at : RIG_MIB)
+		rig_write(writer, at, PAGE - at < RIG_MIB ? PAGE - at : RIG_MIB,
+			  1);
+	assert_int_equal(rig_finish(writer), 0);
+	assert_int_equal(rig_used(rig) - before, PAGE);
+	rig_assert_page(rig, "next", PAGE, 1);
+}
+
 static void small_pieces_grow_the_slot(void **state)
 {
 	struct rig *rig = *state;
@@ -396,6 +421,7 @@ int main(void)
 			rig_teardown),
 		ON_RIG(a_page_is_the_same_after_a_restart),
 		ON_LARGE_RIG(pages_of_one_size_waste_nothing),
+		ON_LARGE_RIG(a_guess_of_the_size_saves_the_second_copy),
 		ON_LARGE_RIG(small_pieces_grow_the_slot),
 		ON_RIG(what_was_never_written_reads_as_zeroes),
 		ON_LARGE_RIG(a_sparse_page_takes_what_was_written),
