@@ -16,6 +16,7 @@
  *   stage_recut.c   another chunk size, or a copy with an object of its own
  *   stage_spill.c   chunks to buckets before their commit, and back
  *   stage_seal.c    what a chunk needs before it can be committed
+ *   stage_rows.c    holes above rows of older versions
  *   stage_commit.c  the transaction that makes a version
  *   stage_rename.c  rename, unlink and link of staged names
  *   stage_attr.c    attributes and xattrs
@@ -327,6 +328,19 @@ void stage_chunk_cut(struct stage_chunk *chunk, uint32_t len);
 int stage_chunk_finish(struct cache_staging *staging, struct stage_chunk *chunk,
 		       uint64_t deadline_ns);
 int stage_seal(struct cache_staging *staging, uint64_t deadline_ns);
+/* stage_rows.c: the indexes in [first, end) at which an object has rows, of any
+ * version and in any tier, ascending: a sparse page has few, however long it
+ * is.  The caller frees ret->all. */
+struct stage_indexes {
+	uint32_t *all;
+	size_t count, room;
+	uint32_t end;
+	int error;
+};
+int stage_indexes_of(struct cache *cache, struct meta_txn *txn, uint64_t object,
+		     uint32_t first, uint32_t end, struct stage_indexes *ret);
+/* Before a commit: holes above old rows get rows of their own. */
+int stage_cover_leftovers(struct cache_staging *staging, uint64_t deadline_ns);
 /* stage_attr.c; info_lock */
 void stage_free_xattrs(struct cache_staging *staging);
 /* stage_commit.c: 0, and *ret_committed: a version was made; -errno. */

@@ -108,85 +108,25 @@ static int put_chunks(struct commit *commit)
 static int drop_cut(struct commit *commit)
 {
 	struct cache_staging *staging = commit->staging;
-	uint32_t end = stage_chunks_of(staging, staging->base.size_bytes);
-	int error = 0;
+	struct stage_indexes cut;
+	int error;
 
 	if (!staging->has_base)
 		return 0;
-	for (uint32_t index = stage_chunks_of(staging, staging->base_limit);
-	     !error && index < end; index++) {
-		if (stage_chunk_find(staging, index))
+	error = stage_indexes_of(
+		commit->cache, commit->txn, staging->base.object,
+		stage_chunks_of(staging, staging->base_limit),
+		stage_chunks_of(staging, staging->base.size_bytes), &cut);
+	for (size_t i = 0; !error && i < cut.count; i++) {
+		if (stage_chunk_find(staging, cut.all[i]))
 			continue;
-		uncount(commit, index);
-		error = cache_chunk_supersede(
-			commit->cache, commit->txn, staging->base.object, index,
-			commit->entry.version.clock, &commit->garbage);
+		uncount(commit, cut.all[i]);
+		error = cache_chunk_supersede(commit->cache, commit->txn,
+					      staging->base.object, cut.all[i],
+					      commit->entry.version.clock,
+					      &commit->garbage);
 	}
-	return error;
-}
-
-/* ---- holes over old rows ---- */
-
-struct leftovers {
-	uint32_t *indexes;
-	size_t count, room;
-	uint32_t end;
-	int error;
-};
-
-static int note_leftover(void *arg, const struct meta_chunk *row)
-{
-	struct leftovers *left = arg;
-
-	if (row->id.index >= left->end)
-		return 1;
-	if (left->count && left->indexes[left->count - 1] == row->id.index)
-		return 0;
-	if (left->count == left->room) {
-		size_t room = left->room ? 2 * left->room : 64;
-		uint32_t *more = realloc(left->indexes, room * sizeof(*more));
-
-		if (!more) {
-			left->error = -ENOMEM;
-			return 1;
-		}
-		left->indexes = more;
-		left->room = room;
-	}
-	left->indexes[left->count++] = row->id.index;
-	return 0;
-}
-
-/*
- * A page at a version is, for each index, the newest row that is not newer:
- * so a hole above a row of an older version (cut off, and the page grew
- * again) needs a row of its own, a short chunk of zeroes.
- */
-static int cover_leftovers(struct cache_staging *staging, uint64_t deadline_ns)
-{
-	struct leftovers left = {
-		.end = stage_chunks_of(staging, staging->entry.size_bytes)};
-	uint32_t first = stage_chunks_of(staging, staging->base_limit);
-	struct meta_txn *txn;
-	int error;
-
-	if (!staging->has_base || first >= left.end)
-		return 0;
-	error = meta_begin_read(staging->cache->meta, &txn);
-	if (error)
-		return error;
-	for (int tier = META_MEMORY; tier <= META_DISK; tier++)
-		if (tier == META_MEMORY || staging->cache->buckets)
-			meta_chunk_each(txn, (enum meta_tier)tier,
-					staging->base.object, first,
-					note_leftover, &left);
-	meta_abort(txn);
-	error = left.error;
-	for (size_t i = 0; !error && i < left.count; i++)
-		if (!stage_chunk_find(staging, left.indexes[i]))
-			error = stage_write_piece(staging, left.indexes[i], 0,
-						  NULL, 1, deadline_ns);
-	free(left.indexes);
+	free(cut.all);
 	return error;
 }
 
@@ -468,7 +408,7 @@ int stage_commit(struct cache_staging *staging, bool *ret_committed)
 		return 0;
 	if (staging->failed)
 		return staging->failed;
-	error = cover_leftovers(staging, deadline);
+	error = stage_cover_leftovers(staging, deadline);
 	if (!error)
 		error = stage_seal(staging, deadline);
 	if (!error)

@@ -234,51 +234,87 @@ void cache_stage_read(struct cache_writer *writer, uint64_t offset,
 	pthread_mutex_unlock(&staging->lock);
 }
 
-/* ---- seek ---- */
+/* ---- seek: holes within a chunk count as data ---- */
 
-/* Is there a chunk at that place?  Holes within a chunk count as data. */
-static bool has_data(struct cache_staging *staging, uint32_t index)
+struct next_row {
+	uint64_t at_clock;
+	uint32_t index;
+};
+
+static int note_row(void *arg, const struct meta_chunk *row)
 {
-	struct meta_chunk row;
-	struct meta_txn *txn;
-	bool found = false;
+	struct next_row *next = arg;
 
-	if (stage_chunk_find(staging, index))
-		return true;
+	if (row->id.version.clock > next->at_clock ||
+	    !cache_chunk_current(row, next->at_clock))
+		return 0;
+	if (row->id.index < next->index)
+		next->index = row->id.index;
+	return 1;
+}
+
+/* The first chunk of the version below from that index on, UINT32_MAX: none. */
+static uint32_t next_below(struct cache_staging *staging, uint32_t index)
+{
+	struct cache *cache = staging->cache;
+	struct next_row next = {staging->base.version.clock, UINT32_MAX};
+	struct meta_txn *txn;
+
 	if (!stage_base_bytes(staging, index) ||
-	    meta_begin_read(staging->cache->meta, &txn))
-		return false;
-	for (int tier = META_MEMORY; tier <= META_DISK && !found; tier++)
-		found = meta_chunk_get(txn, (enum meta_tier)tier,
-				       staging->base.object, index,
-				       staging->base.version.clock,
-				       &row) == 0 &&
-			cache_chunk_current(&row, staging->base.version.clock);
+	    meta_begin_read(cache->meta, &txn))
+		return UINT32_MAX;
+	meta_chunk_each(txn, META_MEMORY, staging->base.object, index, note_row,
+			&next);
+	if (cache->buckets)
+		meta_chunk_each(txn, META_DISK, staging->base.object, index,
+				note_row, &next);
 	meta_abort(txn);
-	return found;
+	return stage_base_bytes(staging, next.index) ? next.index : UINT32_MAX;
+}
+
+static uint32_t next_data(struct cache_staging *staging, uint32_t index)
+{
+	size_t at = stage_chunk_position(staging, index);
+	uint32_t below = next_below(staging, index);
+
+	if (at == staging->chunk_count || staging->chunks[at]->index > below)
+		return below;
+	return staging->chunks[at]->index;
+}
+
+/* Under lock; offset lies within the page. */
+static uint64_t seek_from(struct cache_staging *staging, uint64_t offset,
+			  uint64_t size, int whence)
+{
+	uint32_t index = (uint32_t)(offset >> staging->entry.chunk_shift);
+	uint32_t end = stage_chunks_of(staging, size);
+	uint32_t next = next_data(staging, index);
+
+	if (whence == SEEK_DATA && next >= end)
+		return UINT64_MAX;
+	if (whence == SEEK_HOLE) {
+		uint32_t hole = index;
+
+		while (hole < end && next_data(staging, hole) == hole)
+			hole++;
+		next = hole;
+	}
+	if (next == index)
+		return offset;
+	return stage_min(stage_chunk_start(staging, next), size);
 }
 
 off_t cache_stage_seek(struct cache_writer *writer, off_t offset, int whence)
 {
 	struct cache_staging *staging = writer->staging;
-	uint64_t at = (uint64_t)offset, size;
-	off_t found = -ENXIO;
+	uint64_t size, found = UINT64_MAX;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -EINVAL;
 	pthread_mutex_lock(&staging->lock);
 	size = stage_size(staging);
-	while (offset >= 0 && at < size && found < 0) {
-		uint32_t index = (uint32_t)(at >> staging->entry.chunk_shift);
-
-		if (has_data(staging, index) == (whence == SEEK_DATA))
-			found = (off_t)at;
-		at = stage_chunk_start(staging, index + 1);
-	}
-	/* The end of the page is a hole. */
-	if (found < 0 && whence == SEEK_HOLE && offset >= 0 &&
-	    (uint64_t)offset < size)
-		found = (off_t)size;
+	if (offset >= 0 && (uint64_t)offset < size)
+		found = seek_from(staging, (uint64_t)offset, size, whence);
 	pthread_mutex_unlock(&staging->lock);
-	return found;
+	return found == UINT64_MAX ? -ENXIO : (off_t)found;
 }

@@ -276,6 +276,40 @@ static void a_sparse_page_takes_what_was_written(void **state)
 	assert_true(entry.stored_bytes <= 1 << CHUNK_SHIFT_SMALL);
 }
 
+static void the_length_of_a_sparse_page_costs_nothing(void **state)
+{
+	const uint64_t size = UINT64_C(1) << 40;
+	struct rig *rig = *state;
+	struct cache_writer *writer = rig_create(rig, "page");
+	uint64_t start = clock_monotonic_ns();
+	struct meta_entry entry;
+
+	assert_int_equal(set_size(writer, size), 0);
+	rig_write(writer, size / 2, 5000, 1);
+	rig_write(writer, size / 2 + RIG_MIB, 5000, 1);
+	assert_int_equal(cache_stage_sync(writer), 0);
+	assert_int_equal(cache_stage_seek(writer, 5, SEEK_HOLE), 5);
+	assert_int_equal(cache_stage_seek(writer, 5, SEEK_DATA), size / 2);
+	assert_int_equal(
+		cache_stage_seek(writer, (off_t)size / 2 + 7, SEEK_DATA),
+		size / 2 + 7);
+	assert_int_equal(
+		cache_stage_seek(writer, (off_t)size / 2 + 7, SEEK_HOLE),
+		size / 2 + 2 * RIG_MIB);
+	assert_int_equal(cache_stage_seek(writer,
+					  (off_t)(size / 2 + 2 * RIG_MIB),
+					  SEEK_DATA),
+			 -ENXIO);
+	assert_int_equal(set_size(writer, 10), 0);
+	assert_int_equal(cache_stage_sync(writer), 0);
+	assert_int_equal(set_size(writer, size), 0);
+	assert_int_equal(rig_finish(writer), 0);
+	assert_int_equal(rig_lookup(rig, "page", 0, &entry), 0);
+	assert_int_equal(entry.size_bytes, size);
+	assert_true(entry.chunks <= 3);
+	assert_true(clock_monotonic_ns() - start < CLOCK_NS_PER_SECOND);
+}
+
 static void a_thousand_checkpoints_share_their_chunks(void **state)
 {
 	const uint64_t size = UINT64_C(10) << 30;
@@ -425,6 +459,7 @@ int main(void)
 		ON_LARGE_RIG(small_pieces_grow_the_slot),
 		ON_RIG(what_was_never_written_reads_as_zeroes),
 		ON_LARGE_RIG(a_sparse_page_takes_what_was_written),
+		ON_LARGE_RIG(the_length_of_a_sparse_page_costs_nothing),
 		ON_LARGE_RIG(a_thousand_checkpoints_share_their_chunks),
 		ON_LARGE_RIG(
 			a_page_written_on_after_a_checkpoint_is_cut_smaller),
