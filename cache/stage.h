@@ -209,6 +209,8 @@ static inline uint64_t stage_max(uint64_t a, uint64_t b)
 /* A new one, with one reference and no name.  NULL: no memory. */
 struct cache_staging *stage_new(struct cache *cache,
 				const struct cache_creator *creator);
+/* Of the chunks that a page begins with. */
+unsigned stage_chunk_shift(const struct cache *cache);
 /* All under table_lock. */
 struct cache_staging *stage_find(struct stagings *stagings,
 				 const struct cache_name *name);
@@ -234,6 +236,8 @@ struct slot_class stage_class(struct cache_staging *staging,
 			      uint64_t len_bytes);
 uint64_t stage_size(struct cache_staging *staging);
 void stage_set_size(struct cache_staging *staging, uint64_t size_bytes);
+void stage_set_shape(struct cache_staging *staging, unsigned shift,
+		     uint64_t object);
 void stage_touch(struct cache_staging *staging); /* mtime and ctime are now */
 
 /* Drops all that was not committed.  lock. */

@@ -32,7 +32,7 @@ static void break_page(struct cache_staging *staging)
 	struct stagings *stagings = staging->cache->stagings;
 
 	pthread_mutex_lock(&staging->lock);
-	if (!staging->broken)
+	if (!staging->broken && staging->dirty)
 		CACHE_COUNT(staging->cache, aborted_writers, 1);
 	staging->broken = true;
 	pthread_mutex_lock(&stagings->table_lock);

@@ -105,15 +105,6 @@ static int copy_all(struct cache_staging *staging, const struct before *before,
 	return error;
 }
 
-static void set_shape(struct cache_staging *staging, unsigned shift,
-		      uint64_t object)
-{
-	pthread_mutex_lock(&staging->info_lock);
-	staging->entry.chunk_shift = (uint8_t)shift;
-	staging->entry.object = object;
-	pthread_mutex_unlock(&staging->info_lock);
-}
-
 /* Empties the page, but keeps what it consisted of. */
 static int take_apart(struct cache_staging *staging, struct before *ret,
 		      uint64_t deadline_ns)
@@ -169,11 +160,12 @@ int stage_recut(struct cache_staging *staging, unsigned shift,
 
 	if (error)
 		return error;
-	set_shape(staging, shift,
-		  before.has_base ? cache_next_object(staging->cache) : object);
+	stage_set_shape(staging, shift,
+			before.has_base ? cache_next_object(staging->cache)
+					: object);
 	error = copy_all(staging, &before, deadline_ns);
 	if (error) {
-		set_shape(staging, before.shift, object);
+		stage_set_shape(staging, before.shift, object);
 		put_back(staging, &before);
 		return error;
 	}

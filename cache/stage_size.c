@@ -66,6 +66,18 @@ static int shrink(struct cache_staging *staging, uint64_t size_bytes,
 	return 0;
 }
 
+/* Of a page that is cut to nothing nothing is shared: it goes on as another
+ * object, as one that was opened with O_TRUNC. */
+static void begin_anew(struct cache_staging *staging)
+{
+	struct cache *cache = staging->cache;
+
+	stage_drop(staging);
+	stage_set_shape(staging, stage_chunk_shift(cache),
+			cache_next_object(cache));
+	staging->checkpointed = false;
+}
+
 int stage_set_length(struct cache_staging *staging, uint64_t size_bytes,
 		     uint64_t deadline_ns)
 {
@@ -76,7 +88,12 @@ int stage_set_length(struct cache_staging *staging, uint64_t size_bytes,
 		return 0;
 	if (size_bytes > PAGE_MAX_BYTES)
 		return -EFBIG;
-	error = stage_recut_checkpointed(staging, deadline_ns);
+	if (size_bytes == 0 && staging->has_base) {
+		begin_anew(staging);
+		error = 0;
+	} else {
+		error = stage_recut_checkpointed(staging, deadline_ns);
+	}
 	if (!error && size_bytes < old)
 		error = shrink(staging, size_bytes, deadline_ns);
 	else if (!error)

@@ -199,7 +199,7 @@ void stage_hint_set(struct stagings *stagings, uint64_t dir,
 
 /* ---- one staging page ---- */
 
-static unsigned chunk_shift(const struct cache *cache)
+unsigned stage_chunk_shift(const struct cache *cache)
 {
 	unsigned shift = arena_chunk_shift(cache->arena);
 
@@ -222,7 +222,7 @@ struct cache_staging *stage_new(struct cache *cache,
 	pthread_mutex_init(&staging->lock, NULL);
 	pthread_mutex_init(&staging->info_lock, NULL);
 	staging->entry.type = META_FILE;
-	staging->entry.chunk_shift = (uint8_t)chunk_shift(cache);
+	staging->entry.chunk_shift = (uint8_t)stage_chunk_shift(cache);
 	if (creator) {
 		staging->entry.uid = creator->uid;
 		staging->entry.gid = creator->gid;
@@ -317,6 +317,15 @@ void stage_set_size(struct cache_staging *staging, uint64_t size_bytes)
 {
 	pthread_mutex_lock(&staging->info_lock);
 	staging->entry.size_bytes = size_bytes;
+	pthread_mutex_unlock(&staging->info_lock);
+}
+
+void stage_set_shape(struct cache_staging *staging, unsigned shift,
+		     uint64_t object)
+{
+	pthread_mutex_lock(&staging->info_lock);
+	staging->entry.chunk_shift = (uint8_t)shift;
+	staging->entry.object = object;
 	pthread_mutex_unlock(&staging->info_lock);
 }
 

@@ -302,6 +302,26 @@ static void a_truncated_page_is_a_new_object(void **state)
 	assert_int_equal(rig_rows(rig, META_MEMORY, before.object), 0);
 }
 
+static void so_is_one_that_is_cut_to_nothing(void **state)
+{
+	struct rig *rig = *state;
+	struct meta_entry before, after;
+	struct cache_writer *writer;
+
+	assert_int_equal(rig_put(rig, "page", PAGE, 1), 0);
+	assert_int_equal(rig_lookup(rig, "page", 0, &before), 0);
+	writer = rig_writer(rig, "page", 0);
+	assert_int_equal(cache_stage_truncate(cache_writer_staging(writer), 0),
+			 0);
+	rig_write(writer, 0, 100, 2);
+	rig_assert_page(rig, "page", PAGE, 1);
+	assert_int_equal(rig_finish(writer), 0);
+	rig_assert_page(rig, "page", 100, 2);
+	assert_int_equal(rig_lookup(rig, "page", 0, &after), 0);
+	assert_true(before.object != after.object);
+	assert_int_equal(after.mode, before.mode);
+}
+
 static void pages_of_a_process_name_each_other(void **state)
 {
 	struct rig *rig = *state;
@@ -440,6 +460,7 @@ int main(void)
 		ON_RIG(what_comes_after_a_flush_is_a_version_of_its_own),
 		ON_RIG(a_mapping_is_committed_at_its_last_close),
 		ON_RIG(a_truncated_page_is_a_new_object),
+		ON_RIG(so_is_one_that_is_cut_to_nothing),
 		ON_RIG(pages_of_a_process_name_each_other),
 		ON_RIG(attributes_set_while_writing_survive),
 		ON_RIG(an_overwrite_keeps_mode_and_xattrs),

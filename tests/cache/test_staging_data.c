@@ -53,7 +53,7 @@ static void model_write(struct model *model, struct cache_writer *writer)
 
 static void model_resize(struct model *model, struct cache_writer *writer)
 {
-	size_t len = (size_t)draw(model, MODEL_BYTES);
+	size_t len = draw(model, 6) ? (size_t)draw(model, MODEL_BYTES) : 0;
 
 	assert_int_equal(set_size(writer, len), 0);
 	if (len < model->len)
