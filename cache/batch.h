@@ -28,7 +28,7 @@ struct batch_page {
 	bool complete; /* with this batch every chunk is on disk, and its fact
 			  is written */
 	bool gone;     /* deleted or superseded: nothing to write */
-	bool lost;     /* a chunk of it is nowhere any more */
+	bool lost;     /* it seems: a chunk of it could not be had */
 	uint64_t stored_bytes;
 	/* The name that is written with it, as of the snapshot. */
 	uint64_t dir;
@@ -63,6 +63,8 @@ struct batch {
 /* 0; -ENOMEM, -errno.  An empty queue gives an empty batch. */
 int batch_gather(struct cache *cache, struct batch *batch);
 bool batch_empty(const struct batch *batch);
+/* It will take at least one row off the queue, or write a chunk. */
+bool batch_gets_on(const struct batch *batch);
 /* The records are in a bucket: one transaction of the index; then the arena
  * hears that slots are clean.  0 or -errno: all of it will be written again. */
 int batch_finish(struct batch *batch);

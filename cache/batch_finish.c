@@ -107,7 +107,7 @@ static int finish_page(struct batch *batch, struct meta_txn *txn,
 	struct finishing finishing = {batch, txn, page, false};
 	int error;
 
-	if (page->gone || page->lost)
+	if (page->gone)
 		return meta_pending_del(txn, page->clock);
 	if (!page->complete)
 		return 0;
@@ -160,7 +160,7 @@ static void count(struct batch *batch, struct meta_txn *txn)
 	for (size_t i = 0; i < batch->page_count; i++) {
 		const struct batch_page *page = &batch->pages[i];
 
-		if (!page->complete && !page->gone && !page->lost)
+		if (!page->complete && !page->gone)
 			continue;
 		subtract(&counters->pending_pages, 1);
 		subtract(&counters->pending_bytes, page->stored_bytes);
@@ -174,17 +174,17 @@ static void count(struct batch *batch, struct meta_txn *txn)
 	}
 }
 
+/* A page that is dropped here has no name the next time, and its row goes. */
 static void lose(struct batch *batch)
 {
 	for (size_t i = 0; i < batch->page_count; i++) {
 		const struct batch_page *page = &batch->pages[i];
 
-		if (!page->lost)
-			continue;
-		log_warning("%.*s: lost before it was written to disk: "
-			    "its memory was freed or damaged",
-			    (int)page->key_bytes, page->key);
-		cache_page_lost(batch->cache, page->object);
+		if (page->lost &&
+		    cache_page_lost(batch->cache, page->object) == 0)
+			log_warning("%.*s: lost before it was written to "
+				    "disk: its memory was damaged",
+				    (int)page->key_bytes, page->key);
 	}
 }
 

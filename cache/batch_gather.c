@@ -94,19 +94,6 @@ static int newest_of(struct meta_txn *txn, enum meta_tier tier, uint64_t object,
 	return error < 0 ? error : ret->error;
 }
 
-static bool pin_slot(struct cache *cache, const struct meta_chunk *row)
-{
-	bool pinned = arena_pin(cache->arena, row->slot, &row->id) == 0;
-
-	if (pinned)
-		return true;
-	/* Eviction may be looking at it, to put it back. */
-	evict_begin(cache);
-	pinned = arena_pin(cache->arena, row->slot, &row->id) == 0;
-	evict_end(cache);
-	return pinned;
-}
-
 static int pin_chunk(struct batch *batch, const struct meta_chunk *row,
 		     struct batch_chunk *ret)
 {
@@ -114,7 +101,9 @@ static int pin_chunk(struct batch *batch, const struct meta_chunk *row,
 	size_t blocks = checksum_block_count(row->len_bytes);
 	size_t bad = SIZE_MAX;
 
-	if (!pin_slot(batch->cache, row))
+	/* Gone with its page since the snapshot, in eviction's hands for a
+	 * moment, or lost: batch_finish() finds out which. */
+	if (arena_pin(arena, row->slot, &row->id) != 0)
 		return CACHE_MISS;
 	ret->slot = (struct cache_slot){row->slot, row->id, row->len_bytes};
 	ret->checksums = malloc((blocks + 1) * sizeof(*ret->checksums));
@@ -288,8 +277,9 @@ static int describe(struct batch *batch, struct meta_txn *txn,
 	}
 	*ret = naming.entry;
 	return error ? error
-		     : fact_encode_set(batch->cache, txn, page->key, page->key_bytes,
-				       &batch->at, &naming.entry, &page->fact,
+		     : fact_encode_set(batch->cache, txn, page->key,
+				       page->key_bytes, &batch->at,
+				       &naming.entry, &page->fact,
 				       &page->fact_bytes);
 }
 
@@ -379,6 +369,15 @@ int batch_gather(struct cache *cache, struct batch *batch)
 bool batch_empty(const struct batch *batch)
 {
 	return !batch->page_count && !batch->fact_count;
+}
+
+bool batch_gets_on(const struct batch *batch)
+{
+	bool on = batch->record_count || batch->fact_count;
+
+	for (size_t i = 0; i < batch->page_count; i++)
+		on |= !batch->pages[i].lost;
+	return on;
 }
 
 void batch_release(struct batch *batch)

@@ -13,6 +13,7 @@
 #define GATHER_BYTES (8u << 20)
 #define RETRY_FIRST_NS (100 * CLOCK_NS_PER_MS)
 #define RETRY_MAX_NS (5 * CLOCK_NS_PER_SECOND)
+#define RETRY_SOON_NS (20 * CLOCK_NS_PER_MS)
 #define EVICTIONS_MAX 8
 #define TOMBS_EVERY_NS (60 * CLOCK_NS_PER_SECOND)
 #define TOMBS_KEPT_NS (7 * 24 * 3600 * (int64_t)CLOCK_NS_PER_SECOND)
@@ -97,11 +98,13 @@ static int append(struct writeback *writeback, struct bucket_record *records,
 	return error;
 }
 
-/* One batch: 1 if there may be more, 0 when the queue was empty, -errno. */
+/* One batch: 1 if there may be more, 0 when the queue was empty, -EAGAIN when
+ * nothing of it can be written just now, -errno. */
 static int write_batch(struct writeback *writeback)
 {
 	struct batch *batch = writeback->batch;
 	int error = batch_gather(writeback->cache, batch);
+	bool on = !error && batch_gets_on(batch);
 
 	if (!error && batch_empty(batch)) {
 		batch_release(batch);
@@ -114,6 +117,8 @@ static int write_batch(struct writeback *writeback)
 	if (!error)
 		error = batch_finish(batch);
 	batch_release(batch);
+	if (!error && !on)
+		error = -EAGAIN;
 	return error ? error : 1;
 }
 
@@ -221,13 +226,15 @@ static void do_batch(struct writeback *writeback)
 	writeback->since_ns = 0;
 	pthread_mutex_unlock(&writeback->lock);
 	result = write_batch(writeback);
-	if (result < 0)
-		alarm_raise(writeback, result);
-	else
+	if (result >= 0)
 		alarm_clear(writeback);
+	else if (result != -EAGAIN)
+		alarm_raise(writeback, result);
 	pthread_mutex_lock(&writeback->lock);
 	writeback->rounds++;
-	if (result < 0) {
+	if (result == -EAGAIN) {
+		writeback->retry_ns = clock_monotonic_ns() + RETRY_SOON_NS;
+	} else if (result < 0) {
 		note_failure(writeback, result);
 	} else {
 		writeback->failure = 0;
