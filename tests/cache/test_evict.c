@@ -200,7 +200,11 @@ static void hits_and_eviction_at_the_same_time_show_right_bytes(void **state)
 	assert_int_equal(0, stats_of(&scene).lost_pages);
 	assert_int_equal(0, stats_of(&scene).failures);
 	assert_int_equal(0, stats_of(&scene).busy);
-	assert_int_equal(0, cache_evict(scene.cache, NULL));
+	/* The ring's thread may have a last pin in hand. */
+	for (int i = 0; i < 1000 && arena_of(&scene).live_slots; i++) {
+		assert_int_equal(0, cache_evict(scene.cache, NULL));
+		usleep(1000);
+	}
 	assert_int_equal(0, arena_of(&scene).live_slots);
 	scene_release(&scene);
 }
