@@ -53,18 +53,16 @@ bool negative_remove(struct negative *negative, struct key_id key);
 
 void negative_left_batch(struct negative *negative, const struct key_id *keys,
 			 size_t count, uint64_t now_ns, uint64_t *ret_left);
-void negative_insert_batch(struct negative *negative,
-			   const struct key_id *keys, size_t count,
-			   uint64_t now_ns);
-void negative_remove_batch(struct negative *negative,
-			   const struct key_id *keys, size_t count);
+void negative_insert_batch(struct negative *negative, const struct key_id *keys,
+			   size_t count, uint64_t now_ns);
+void negative_remove_batch(struct negative *negative, const struct key_id *keys,
+			   size_t count);
 
 /* Empties it; returns how many entries there were. */
 size_t negative_clear(struct negative *negative);
 /* Walks a copy of the entries (for `.pagefs/negative`). */
 void negative_each(struct negative *negative, uint64_t now_ns,
-		   void (*each)(void *arg, struct key_id key,
-				uint64_t left_ns),
+		   void (*each)(void *arg, struct key_id key, uint64_t left_ns),
 		   void *arg);
 void negative_get_stats(struct negative *negative, struct negative_stats *ret);
 
