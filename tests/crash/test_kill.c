@@ -7,7 +7,9 @@
  * daemon died; never anything else. In every third round the memory tier is
  * thrown away as well, as a reboot would, and in every sixth the index, too:
  * then a key must hold what fsync last confirmed, or anything that was done
- * after it. The run fails unless most rounds interrupted an operation.
+ * after it, or, where something was, nothing: a version that was in memory only
+ * is lost, and it had replaced the one before. The run fails unless most rounds
+ * interrupted an operation.
  */
 
 #include <errno.h>
@@ -257,21 +259,20 @@ static void read_stats(char *ret, size_t room)
 	ret[len] = '\0';
 }
 
-/* What the daemon says of itself: its pid, and where its arena is. */
+/* What the daemon says of itself: its pid, and where its arena is (root's). */
 static pid_t ask_daemon(void)
 {
 	char text[16384];
-	const char *pid, *dir;
+	const char *pid, *instance;
 
 	read_stats(text, sizeof(text));
 	pid = strstr(text, "\"pid\":");
-	dir = strstr(text, "\"memory_dir\":");
+	instance = strstr(text, "\"instance\": \"");
 	assert_non_null(pid);
-	assert_non_null(dir);
-	dir = strchr(dir + 13, '"');
-	assert_non_null(dir);
-	snprintf(crash.memory_dir, sizeof(crash.memory_dir), "%.*s",
-		 (int)strcspn(dir + 1, "\""), dir + 1);
+	assert_non_null(instance);
+	instance += strlen("\"instance\": \"");
+	snprintf(crash.memory_dir, sizeof(crash.memory_dir), "/run/pagefs/%.*s",
+		 (int)strcspn(instance, "\""), instance);
 	return (pid_t)strtol(pid + 6, NULL, 10);
 }
 
@@ -373,20 +374,36 @@ static ssize_t read_key(struct worker *worker, unsigned key, uint8_t *ret)
 	return (ssize_t)len;
 }
 
-/* Any state from `oldest` on may be the one that is found. */
-static void check_key(struct worker *worker, unsigned key, size_t oldest)
+/* What was found is what it is now. Without the memory tier that is on disk for
+ * good; else what came before it may come back when memory goes. */
+static void now_holds(struct key_state *state, size_t index,
+		      bool memory_is_gone)
+{
+	state->count = index + 1;
+	state->trying = false;
+	if (memory_is_gone)
+		confirm(state);
+}
+
+static void check_key(struct worker *worker, unsigned key, bool memory_is_gone)
 {
 	static uint8_t found[PAGE_MAX + 1];
 	struct key_state *state = &worker->keys[key];
 	ssize_t len = read_key(worker, key, found);
+	size_t oldest = memory_is_gone	? 0
+			: state->trying ? state->count - 2
+					: state->count - 1;
 
 	for (size_t i = state->count; i-- > oldest;)
 		if (holds(worker, key, state->history[i], found, len)) {
-			state->history[0] = state->history[i];
-			state->count = 1;
-			state->trying = false;
+			now_holds(state, i, memory_is_gone);
 			return;
 		}
+	if (len < 0 && memory_is_gone && state->count > 1) {
+		state->history[state->count - 1] = 0;
+		now_holds(state, state->count - 1, true);
+		return;
+	}
 	fail_msg("thread %u, key %u: %zd bytes that are none of the %zu "
 		 "states it may be in (the last: generation %llu, %zu bytes)",
 		 worker->number, key, len, state->count - oldest,
@@ -397,16 +414,8 @@ static void check_key(struct worker *worker, unsigned key, size_t oldest)
 static void check_all(bool memory_is_gone)
 {
 	for (unsigned i = 0; i < THREADS; i++)
-		for (unsigned key = 0; key < KEYS; key++) {
-			struct worker *worker = &crash.workers[i];
-			struct key_state *state = &worker->keys[key];
-			size_t last = state->count - 1;
-
-			check_key(worker, key,
-				  memory_is_gone  ? 0
-				  : state->trying ? last - (last > 0)
-						  : last);
-		}
+		for (unsigned key = 0; key < KEYS; key++)
+			check_key(&crash.workers[i], key, memory_is_gone);
 }
 
 static void make_directories(void)
