@@ -308,9 +308,9 @@ format: ## lay out FILES (all) as .clang-format says
 # ---- the rest ------------------------------------------------------------------
 
 MAN_PAGES := $(wildcard tools/man/*.[1358])
-COMPLETIONS := $(wildcard tools/completion/*)
 MAN_DIR = $(DESTDIR)$(PREFIX)/share/man
-COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+BASH_COMPLETION = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pagefs
+ZSH_COMPLETION = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pagefs
 
 .PHONY: install uninstall clean help
 install: ## install below DESTDIR and PREFIX (/usr/local)
@@ -320,18 +320,15 @@ install: $(BUILD)/pagefs
 		install -D -m 0644 $$page \
 			$(MAN_DIR)/man$${page##*.}/$${page##*/}; \
 	done
-	set -e; for file in $(COMPLETIONS); do \
-		install -D -m 0644 $$file $(COMPLETION_DIR)/$${file##*/}; \
-	done
+	install -D -m 0644 tools/completion/pagefs.bash $(BASH_COMPLETION)
+	install -D -m 0644 tools/completion/_pagefs $(ZSH_COMPLETION)
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/pagefs
 	for page in $(MAN_PAGES); do \
 		rm -f $(MAN_DIR)/man$${page##*.}/$${page##*/}; \
 	done
-	for file in $(COMPLETIONS); do \
-		rm -f $(COMPLETION_DIR)/$${file##*/}; \
-	done
+	rm -f $(BASH_COMPLETION) $(ZSH_COMPLETION)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -18,7 +18,7 @@ static void print_help(const struct command *command)
 		strbuf_printf(&text, "\n%s\n", command->detail);
 	strbuf_puts(&text, "\nOptions:\n");
 	options_help(command->specs, &text);
-	strbuf_puts(&text, "  --help  show this and exit\n");
+	strbuf_puts(&text, "      --help                show this and exit\n");
 	strbuf_printf(&text, "\nExamples:\n%s\n", command->examples);
 	fputs(strbuf_text(&text), stdout);
 	strbuf_release(&text);

@@ -103,8 +103,9 @@ static void check_fixed_buffers(const struct doctor *doctor,
 		finding_ok(ret, "one buffer may span several files");
 	else if (error == -EINVAL || error == -EOPNOTSUPP)
 		finding_bad(ret, DOCTOR_WARN,
-			    "slots that are files of their own are read into "
-			    "through plain buffers",
+			    "nothing yet; later versions will keep slots in "
+			    "files of their own, read through plain buffers "
+			    "then",
 			    "run a kernel of 6.18 or later",
 			    "this kernel refuses buffers over several files");
 	else

@@ -79,8 +79,8 @@ static void check_mappings(const struct doctor *doctor, struct finding *ret)
 		snprintf(mend, sizeof(mend),
 			 "sysctl -w vm.max_map_count=%" PRIu64, need);
 		finding_bad(ret, DOCTOR_WARN,
-			    "if all pages are of 256 KiB, some share a file "
-			    "and can't be handed to the kernel (passthrough)",
+			    "nothing yet; later versions will hand slots that "
+			    "are files of their own to the kernel",
 			    mend,
 			    "vm.max_map_count %" PRIu64
 			    ", the memory tier may need %" PRIu64,

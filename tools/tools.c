@@ -12,6 +12,7 @@
 
 const struct tool tools[] = {
 	{"umount", "stop a mount", tool_umount},
+	{"status", "show how a mount is doing", tool_status},
 	{"get", "copy a page out of a mount", tool_get},
 	{"put", "store a file as a page", tool_put},
 	{"ls", "list pages and directories", tool_ls},

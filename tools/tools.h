@@ -32,6 +32,7 @@ int tool_ls(int argc, char **argv);
 int tool_put(int argc, char **argv);
 int tool_rm(int argc, char **argv);
 int tool_stat(int argc, char **argv);
+int tool_status(int argc, char **argv);
 int tool_umount(int argc, char **argv);
 
 #endif
