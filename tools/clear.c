@@ -30,7 +30,7 @@ static int clear(int count, char **paths)
 		return COMMAND_FAILED;
 	error = mountpoint_write(&mountpoint, "clear", "1");
 	return error ? command_fail(&command, "%s: %s", mountpoint.path,
-				    strerror(-error))
+				    mountpoint_reason(error))
 		     : COMMAND_OK;
 }
 

@@ -44,7 +44,7 @@ static const char *reason(int error)
 		return "there is no disk tier: evicting would lose the page "
 		       "(mount with --disk DIR)";
 	default:
-		return strerror(-error);
+		return mountpoint_reason(error);
 	}
 }
 

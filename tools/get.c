@@ -42,7 +42,7 @@ static int open_page(char *path)
 		     error == -ENOENT
 			     ? "no such page (never put, or lost: 'pagefs "
 			       "stat' and .pagefs/negative say more)"
-			     : strerror(-error));
+			     : mountpoint_reason(error));
 	return error;
 }
 

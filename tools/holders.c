@@ -88,7 +88,7 @@ static bool check_mappings(struct search *search, pid_t pid)
 	return found;
 }
 
-static bool check_process(struct search *search, pid_t pid)
+static bool check_descriptors(struct search *search, pid_t pid)
 {
 	char path[64];
 
@@ -98,7 +98,7 @@ static bool check_process(struct search *search, pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
 	if (check_link(search, path, "root directory"))
 		return true;
-	return check_files(search, pid) || check_mappings(search, pid);
+	return check_files(search, pid);
 }
 
 static void read_program(pid_t pid, char *ret, int room)
@@ -115,11 +115,11 @@ static void read_program(pid_t pid, char *ret, int room)
 	ret[strcspn(ret, "\n")] = '\0';
 }
 
-unsigned holders_each(const char *mount,
-		      void (*each)(void *arg, const struct holder *holder),
-		      void *arg)
+static unsigned
+each_process(struct search *search,
+	     bool (*check)(struct search *search, pid_t pid),
+	     void (*each)(void *arg, const struct holder *holder), void *arg)
 {
-	struct search search = {.mount = mount, .mount_len = strlen(mount)};
 	DIR *processes = opendir("/proc");
 	struct dirent *entry;
 	unsigned count = 0;
@@ -127,16 +127,28 @@ unsigned holders_each(const char *mount,
 	while (processes && (entry = readdir(processes))) {
 		pid_t pid = (pid_t)atoi(entry->d_name);
 
-		if (pid <= 0 || pid == getpid() || !check_process(&search, pid))
+		if (pid <= 0 || pid == getpid() || !check(search, pid))
 			continue;
-		read_program(pid, search.program, sizeof(search.program));
-		search.found.pid = pid;
-		search.found.program = search.program;
-		search.found.path = search.path;
-		each(arg, &search.found);
+		read_program(pid, search->program, sizeof(search->program));
+		search->found.pid = pid;
+		search->found.program = search->program;
+		search->found.path = search->path;
+		each(arg, &search->found);
 		count++;
 	}
 	if (processes)
 		closedir(processes);
 	return count;
+}
+
+unsigned holders_each(const char *mount,
+		      void (*each)(void *arg, const struct holder *holder),
+		      void *arg)
+{
+	struct search search = {.mount = mount, .mount_len = strlen(mount)};
+	unsigned count = each_process(&search, check_descriptors, each, arg);
+
+	/* Looking at the mappings of a process may wait for a page fault of
+	 * its: only where nothing else says who it is. */
+	return count ? count : each_process(&search, check_mappings, each, arg);
 }

@@ -18,7 +18,8 @@ struct holder {
 };
 
 /* Calls `each` once for each process, with the first thing found of it; the
- * caller itself is left out. Returns how many there were. */
+ * caller itself is left out. Processes that have files mapped and nothing else
+ * are looked for only when there is no other. Returns how many there were. */
 unsigned holders_each(const char *mount,
 		      void (*each)(void *arg, const struct holder *holder),
 		      void *arg);

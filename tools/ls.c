@@ -296,7 +296,8 @@ static int list_path(const struct ls_options *values, const char *path,
 	struct stat st;
 
 	if (lstat(path, &st))
-		return command_fail(&command, "%s: %s", path, strerror(errno));
+		return command_fail(&command, "%s: %s", path,
+				    mountpoint_reason(-errno));
 	if (S_ISLNK(st.st_mode))
 		(void)!stat(path, &st); /* to a directory: that is listed */
 	if (!S_ISDIR(st.st_mode)) {

@@ -160,6 +160,14 @@ bool mountpoint_dead(int error)
 	return error == -ENOTCONN || error == -ECONNABORTED;
 }
 
+const char *mountpoint_reason(int error)
+{
+	if (mountpoint_dead(error))
+		return "the daemon of this mount is gone: mount again, or "
+		       "clean up with 'pagefs umount'";
+	return strerror(-error);
+}
+
 static void complain(const char *command, const char *path, int error)
 {
 	fprintf(stderr, "pagefs %s: ", command);
@@ -172,14 +180,9 @@ static void complain(const char *command, const char *path, int error)
 			"%s: no pagefs mount there ('pagefs mount DIR' makes "
 			"one)\n",
 			path ? path : "this host");
-	else if (mountpoint_dead(error))
-		fprintf(stderr,
-			"%s: the daemon of this mount is gone: mount again, "
-			"or clean up with 'pagefs umount'\n",
-			path);
 	else
 		fprintf(stderr, "%s: %s\n", path ? path : "/proc/self/mounts",
-			strerror(-error));
+			mountpoint_reason(error));
 }
 
 int mountpoint_choose(const char *command, int count, char **arguments,

@@ -33,6 +33,8 @@ int mountpoint_choose(const char *command, int count, char **arguments,
 
 /* Does this error (-errno) of a call on a mount say that its daemon is gone? */
 bool mountpoint_dead(int error);
+/* strerror() for such calls: then it says what to do. */
+const char *mountpoint_reason(int error);
 
 /* Reads a control file whole: 0 or -errno. */
 int mountpoint_read(const struct mountpoint *mountpoint, const char *control,

@@ -158,12 +158,18 @@ static int put_page(const struct put_options *values, const char *file,
 	char *argument = path;
 	struct mountpoint mountpoint;
 	bool from_stdin = !strcmp(file, "-");
+	struct stat st;
 	int from, code = whole_path(file, key, path);
 
 	if (code != COMMAND_OK)
 		return code;
 	if (mountpoint_choose("put", 1, &argument, &mountpoint))
 		return COMMAND_FAILED;
+	/* Its temporary file would lie beside the mount. */
+	if (!*mountpoint.key)
+		return command_fail(&command, "%s: %s", path,
+				    stat(path, &st) ? mountpoint_reason(-errno)
+						    : strerror(EISDIR));
 	from = from_stdin ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
 	if (from < 0)
 		return command_fail(&command, "%s: %s", file, strerror(errno));

@@ -76,7 +76,7 @@ static const char *reason(int error)
 	case -EINVAL:
 		return "a name with a newline: use rm(1)";
 	default:
-		return strerror(-error);
+		return mountpoint_reason(error);
 	}
 }
 

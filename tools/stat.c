@@ -124,8 +124,9 @@ static int show(const struct stat_options *values, char *path)
 		return COMMAND_FAILED;
 	if (lstat(path, &st))
 		return command_fail(&command, "%s: %s", path,
-				    errno == ENOENT ? "no such page"
-						    : strerror(errno));
+				    errno == ENOENT
+					    ? "no such page"
+					    : mountpoint_reason(-errno));
 	if (values->json)
 		print_json(path, mountpoint.key, &st);
 	else

@@ -58,12 +58,8 @@ static int read_stats(const struct mountpoint *mountpoint, struct strbuf *text)
 
 	if (!error)
 		return COMMAND_OK;
-	return command_fail(
-		&command, "%s: %s", mountpoint->path,
-		mountpoint_dead(error)
-			? "the daemon of this mount is gone: mount again, or "
-			  "clean up with 'pagefs umount'"
-			: strerror(-error));
+	return command_fail(&command, "%s: %s", mountpoint->path,
+			    mountpoint_reason(error));
 }
 
 static int show_once(const struct status_options *values,
