@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "fs/control.h"
+#include "fs/ops/ops.h"
+#include "fs/process.h"
+#include "tools/lib/clock.h"
+#include "tools/lib/log.h"
+
+/* getlk, setlk and flock are not here: the kernel keeps locks itself.  Nor is
+ * copy_file_range: the kernel then copies by reading and writing. */
+const struct fuse_lowlevel_ops fs_operations = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.setattr = op_setattr,
+	.readlink = op_readlink,
+	.mknod = op_mknod,
+	.mkdir = op_mkdir,
+	.unlink = op_unlink,
+	.rmdir = op_rmdir,
+	.symlink = op_symlink,
+	.rename = op_rename,
+	.link = op_link,
+	.open = op_open,
+	.create = op_create,
+	.read = op_read,
+	.write = op_write,
+	.flush = op_flush,
+	.release = op_release,
+	.fsync = op_fsync,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
+	.fsyncdir = op_fsyncdir,
+	.statfs = op_statfs,
+	.setxattr = op_setxattr,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+	.removexattr = op_removexattr,
+	.fallocate = op_fallocate,
+	.lseek = op_lseek,
+};
+
+struct node *fs_node(fuse_req_t req, fuse_ino_t number)
+{
+	return node_get(fs_of(req)->nodes, number);
+}
+
+bool fs_name(fuse_req_t req, fuse_ino_t parent, const char *name,
+	     struct cache_name *ret)
+{
+	struct node *node = fs_node(req, parent);
+	size_t len = strlen(name);
+	int error = 0;
+
+	if (!node)
+		error = ESTALE;
+	else if (node->kind == NODE_CONTROL || control_is_name(node, name))
+		error = EPERM;
+	else if (node->kind != NODE_DIR)
+		error = ENOTDIR;
+	else if (len > NAME_MAX_BYTES)
+		error = ENAMETOOLONG;
+	if (error) {
+		fuse_reply_err(req, error);
+		return false;
+	}
+	*ret = (struct cache_name){node->object, name, len};
+	return true;
+}
+
+bool fs_node_name(struct fs *fs, struct node *node, char buf[NAME_MAX_BYTES],
+		  struct cache_name *ret)
+{
+	ret->name = buf;
+	return node_name(fs->nodes, node, &ret->dir, buf, &ret->len);
+}
+
+int fs_errno(int outcome)
+{
+	if (outcome <= 0)
+		return -outcome;
+	return outcome == CACHE_STALE ? ESTALE : ENOENT;
+}
+
+pid_t fs_process(fuse_req_t req)
+{
+	static _Atomic bool warned;
+	pid_t thread = fuse_req_ctx(req)->pid;
+	pid_t process = process_of_thread(thread);
+
+	if (!process) {
+		fs_of(req)->unseen_processes++;
+		if (!warned && !thread)
+			log_warning("a process of another pid namespace writes "
+				    "here: what it writes shows itself to all "
+				    "as it is committed, and is kept when it "
+				    "is killed");
+		warned = warned || !thread;
+	}
+	return process;
+}
+
+struct cache_creator fs_creator(fuse_req_t req, mode_t mode)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	return (struct cache_creator){
+		.uid = ctx->uid,
+		.gid = ctx->gid,
+		.mode = mode & 07777 & ~ctx->umask,
+	};
+}
+
+void fs_attributes(const struct fs *fs, const struct meta_entry *entry,
+		   uint32_t links, struct stat *ret)
+{
+	static const mode_t types[] = {
+		[META_FILE] = S_IFREG,
+		[META_DIR] = S_IFDIR,
+		[META_SYMLINK] = S_IFLNK,
+	};
+	const struct fs_settings *settings = &fs->settings;
+	mode_t mode = entry->mode & 07777;
+
+	if (settings->has_umask && entry->type != META_SYMLINK)
+		mode = 0777 & ~settings->umask;
+	*ret = (struct stat){
+		.st_ino = entry->object,
+		.st_mode = types[entry->type] | mode,
+		.st_nlink = links,
+		.st_uid = settings->has_uid ? settings->uid : entry->uid,
+		.st_gid = settings->has_gid ? settings->gid : entry->gid,
+		.st_size = (off_t)entry->size_bytes,
+		.st_blksize = FS_BLOCK_SIZE,
+		.st_blocks =
+			(blkcnt_t)(round_up_block(entry->stored_bytes) / 512),
+		.st_atim = clock_to_timespec((uint64_t)entry->atime_ns),
+		.st_mtim = clock_to_timespec((uint64_t)entry->mtime_ns),
+		.st_ctim = clock_to_timespec((uint64_t)entry->ctime_ns),
+	};
+}
+
+double fs_seconds(uint64_t ttl_ns)
+{
+	double seconds = (double)ttl_ns / (double)CLOCK_NS_PER_SECOND;
+
+	return seconds < FS_LONG_SECONDS ? seconds : FS_LONG_SECONDS;
+}
+
+static struct node_key key_of(const struct cache_found *found)
+{
+	struct node_key key = {.object = found->entry.object};
+
+	switch (found->entry.type) {
+	case META_DIR:
+		key.kind = NODE_DIR;
+		break;
+	case META_SYMLINK:
+		key.kind = NODE_SYMLINK;
+		break;
+	case META_FILE:
+		key.kind = found->staging ? NODE_STAGING : NODE_PAGE;
+		key.staging = found->staging;
+		if (!found->staging)
+			key.clock = found->entry.version.clock;
+	}
+	return key;
+}
+
+int fs_entry(struct fs *fs, const struct cache_name *name,
+	     struct cache_found *found, struct fuse_entry_param *ret)
+{
+	struct node_key key = key_of(found);
+	struct node *node =
+		node_enter(fs->nodes, &key, name->dir, name->name, name->len);
+
+	*ret = (struct fuse_entry_param){0};
+	if (node) {
+		ret->ino = node->number;
+		fs_attributes(fs, &found->entry, found->links, &ret->attr);
+		ret->attr.st_ino = node->object;
+		if (key.kind != NODE_STAGING) {
+			ret->entry_timeout = fs_seconds(found->ttl_ns);
+			ret->attr_timeout =
+				key.kind == NODE_DIR ? 1.0 : FS_LONG_SECONDS;
+		}
+	}
+	if (found->staging)
+		cache_staging_put(found->staging);
+	found->staging = NULL;
+	return node ? 0 : -ENOMEM;
+}
+
+void fs_reply_found(fuse_req_t req, const struct cache_name *name,
+		    struct cache_found *found)
+{
+	struct fs *fs = fs_of(req);
+	struct fuse_entry_param entry;
+
+	if (fs_entry(fs, name, found, &entry)) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	if (fuse_reply_entry(req, &entry) == -ENOENT)
+		node_forget(fs->nodes, node_get(fs->nodes, entry.ino), 1);
+}
+
+void fs_reply_absent(fuse_req_t req, uint64_t ttl_ns)
+{
+	struct fuse_entry_param entry = {.entry_timeout = fs_seconds(ttl_ns)};
+
+	/* The kernel remembers what isn't there only by a reply with node 0
+	 * and a timeout, not by an error. */
+	if (ttl_ns)
+		fuse_reply_entry(req, &entry);
+	else
+		fuse_reply_err(req, ENOENT);
+}
+
+int fs_lookup(fuse_req_t req, const struct cache_name *name,
+	      struct cache_found *ret)
+{
+	struct fs *fs = fs_of(req);
+
+	*ret = (struct cache_found){.ttl_ns = 0};
+
+	int outcome = cache_lookup(fs->cache, name, 0, ret);
+
+	/* Only a name that is being written (0: ask again) looks different to
+	 * its writers, and only for that the process is found out. */
+	if (outcome < 0 || outcome == CACHE_STAGED || ret->ttl_ns)
+		return outcome;
+
+	pid_t process = fs_process(req);
+
+	if (!process)
+		return outcome;
+	*ret = (struct cache_found){.ttl_ns = 0};
+	return cache_lookup(fs->cache, name, process, ret);
+}
+
+static bool leads_to(const struct cache_found *found, const struct node *node)
+{
+	struct node_key key = key_of(found);
+
+	return key.kind == node->kind && key.object == node->object &&
+	       key.clock == node->clock;
+}
+
+/* A page or symlink: by its name, or what is open of it. */
+static int getattr_named(struct fs *fs, struct node *node, struct stat *ret)
+{
+	char buf[NAME_MAX_BYTES];
+	struct cache_name name;
+	struct cache_found found = {0};
+	struct cache_page *page;
+	int outcome = CACHE_MISS;
+
+	if (fs_node_name(fs, node, buf, &name))
+		outcome = cache_lookup(fs->cache, &name, 0, &found);
+	if (outcome == CACHE_STAGED)
+		cache_staging_put(found.staging);
+	if (outcome == 0 && leads_to(&found, node)) {
+		fs_attributes(fs, &found.entry, found.links, ret);
+		return 0;
+	}
+	page = node_page(fs->nodes, node);
+	if (!page)
+		return ESTALE; /* the name leads elsewhere: look again */
+	fs_attributes(fs, cache_page_entry(page), 0, ret);
+	cache_page_close(page);
+	return 0;
+}
+
+int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
+	       double *ret_seconds)
+{
+	struct cache_found found = {0};
+	struct meta_entry entry;
+	uint32_t links;
+	uint64_t parent;
+	int outcome;
+
+	*ret_seconds = 0.0;
+	switch (node->kind) {
+	case NODE_DIR:
+		*ret_seconds = 1.0;
+		outcome = cache_directory(fs->cache, node->object, &found,
+					  &parent);
+		if (outcome)
+			return fs_errno(outcome);
+		fs_attributes(fs, &found.entry, found.links, ret);
+		return 0;
+	case NODE_STAGING:
+		cache_staging_entry(node->staging, &entry, &links);
+		fs_attributes(fs, &entry, links, ret);
+		ret->st_ino = node->object;
+		return 0;
+	case NODE_CONTROL:
+		control_attributes(fs, node, ret);
+		return 0;
+	case NODE_PAGE:
+	case NODE_SYMLINK:
+		break;
+	}
+	*ret_seconds = FS_LONG_SECONDS;
+	return getattr_named(fs, node, ret);
+}
+
+void fs_renamed(struct fs *fs, const struct cache_name *name,
+		const struct cache_found *found)
+{
+	struct node_key key = key_of(found);
+
+	node_renamed(fs->nodes, &key, name->dir, name->name, name->len);
+}
+
+void fs_published(struct fs *fs, struct node *node, void (*done)(void *arg),
+		  void *arg)
+{
+	char buf[NAME_MAX_BYTES + 1];
+	struct cache_name name = {0, buf, 0};
+	bool named, shown = node_shown(fs->nodes, node);
+
+	if (node->kind == NODE_STAGING)
+		named = cache_staging_name(node->staging, &name.dir, buf,
+					   &name.len);
+	else
+		named = fs_node_name(fs, node, buf, &name);
+	node_set_shown(fs->nodes, node);
+	if (named && shown) {
+		inval_name(fs->inval, name.dir, buf, name.len, done, arg);
+		return;
+	}
+	if (named)
+		inval_directory(fs->inval, name.dir);
+	if (done)
+		done(arg);
+}
+
+void fs_close(struct fs *fs, struct handle *handle)
+{
+	bool committed = false;
+
+	if (handle->writer)
+		cache_stage_close(handle->writer, &committed);
+	if (committed)
+		fs_published(fs, handle->node, NULL, NULL);
+	handle_free(fs, handle);
+}
+
+void fs_background_begin(struct fs *fs)
+{
+	fs->background++;
+}
+
+void fs_background_end(struct fs *fs)
+{
+	fs->background--;
+}
+
+void fs_end(struct fs *fs)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct handle *handle;
+	bool committed;
+
+	/* Each has a deadline. */
+	while (fs->background)
+		nanosleep(&pause, NULL);
+	reserves_free(fs->reserves);
+	fs->reserves = NULL;
+	while ((handle = handle_left(fs))) {
+		/* What its writer did not finish is no page. */
+		if (handle->writer)
+			(void)cache_stage_flush(handle->writer, true,
+						&committed);
+		fs_close(fs, handle);
+	}
+	nodes_clear(fs->nodes);
+}
+
+void fs_changed(void *arg, const struct cache_name *name)
+{
+	struct fs *fs = arg;
+
+	inval_name(fs->inval, name->dir, name->name, name->len, NULL, NULL);
+}
+
+void fs_tick(struct fs *fs)
+{
+	reserves_expire(fs->reserves, clock_monotonic_ns());
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/ops/ops.h"
+#include <stdio.h>
+
+/* The kernel moves its entry along: the node must know where it is, or its
+ * next open would have to look it up once more. */
+static void follow(struct fs *fs, const struct cache_name *name)
+{
+	struct cache_found found;
+	int outcome = cache_lookup(fs->cache, name, 0, &found);
+
+	if (outcome == 0)
+		fs_renamed(fs, name, &found);
+	else if (outcome == CACHE_STAGED)
+		cache_staging_put(found.staging);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+	       fuse_ino_t newparent, const char *newname, unsigned int flags)
+{
+	struct fs *fs = fs_of(req);
+	struct cache_name from, to;
+	int outcome;
+
+	if (!fs_name(req, parent, name, &from) ||
+	    !fs_name(req, newparent, newname, &to))
+		return;
+	outcome = cache_rename(fs->cache, &from, &to, flags);
+	if (outcome == 0) {
+		follow(fs, &to);
+		if (flags & RENAME_EXCHANGE)
+			follow(fs, &from);
+	}
+	fuse_reply_err(req, fs_errno(outcome));
+}

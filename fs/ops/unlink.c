@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/ops/ops.h"
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct cache_name key;
+
+	if (!fs_name(req, parent, name, &key))
+		return;
+	fuse_reply_err(req, fs_errno(cache_unlink(fs_of(req)->cache, &key)));
+}

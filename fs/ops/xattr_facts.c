@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/ops/xattr.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX "user.pagefs."
+
+enum fact {
+	TIER,
+	REPLICAS,
+	OWNER,
+	VERSION,
+	CHECKSUM,
+	HITS,
+	FACTS
+};
+
+static const char *const names[FACTS] = {
+	[TIER] = PREFIX "tier",		[REPLICAS] = PREFIX "replicas",
+	[OWNER] = PREFIX "owner",	[VERSION] = PREFIX "version",
+	[CHECKSUM] = PREFIX "checksum", [HITS] = PREFIX "hits",
+};
+
+bool xattr_is_fact(const char *name)
+{
+	return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
+}
+
+bool xattr_is_kept(const char *name)
+{
+	return strncmp(name, "user.", 5) == 0 && name[5] &&
+	       !xattr_is_fact(name);
+}
+
+size_t xattr_fact_names(char *ret, size_t size)
+{
+	size_t len = 0;
+
+	for (int i = 0; i < FACTS; i++) {
+		size_t need = strlen(names[i]) + 1;
+
+		if (size)
+			memcpy(ret + len, names[i], need);
+		len += need;
+	}
+	return len;
+}
+
+static const char *tier(const struct cache_facts *facts)
+{
+	if (facts->in_memory)
+		return facts->on_disk ? "memory,disk" : "memory";
+	if (facts->on_disk)
+		return "disk";
+	return facts->memory_bytes ? "memory,disk (in part)" : "none";
+}
+
+static int print(enum fact fact, const struct cache_facts *facts, char *ret)
+{
+	size_t size = XATTR_FACT_BYTES;
+
+	switch (fact) {
+	case TIER:
+		return snprintf(ret, size, "%s", tier(facts));
+	case REPLICAS:
+		return snprintf(ret, size, "1");
+	case OWNER:
+		return snprintf(ret, size, "%016llx",
+				(unsigned long long)facts->version.node);
+	case VERSION:
+		return snprintf(ret, size, "%016llx.%llx",
+				(unsigned long long)facts->version.clock,
+				(unsigned long long)facts->version.node);
+	case CHECKSUM:
+		return snprintf(ret, size, "xxh3:%016llx",
+				(unsigned long long)facts->checksum);
+	case HITS:
+		return snprintf(ret, size, "%llu",
+				(unsigned long long)facts->hits);
+	case FACTS:
+		break;
+	}
+	return -ENODATA;
+}
+
+/* The entry that the facts are about: the version that this node is. */
+static int entry_of(struct fs *fs, struct node *node, struct meta_entry *ret)
+{
+	char buf[NAME_MAX_BYTES];
+	struct cache_name name;
+	struct cache_found found;
+	struct cache_page *page = node_page(fs->nodes, node);
+	int outcome;
+
+	if (page) {
+		*ret = *cache_page_entry(page);
+		cache_page_close(page);
+		return 0;
+	}
+	if (!fs_node_name(fs, node, buf, &name))
+		return -ESTALE;
+	outcome = cache_lookup(fs->cache, &name, 0, &found);
+	if (outcome == CACHE_STAGED)
+		cache_staging_put(found.staging);
+	if (outcome || found.entry.object != node->object)
+		return -ESTALE;
+	*ret = found.entry;
+	return 0;
+}
+
+ssize_t xattr_fact(struct fs *fs, struct node *node, const char *name,
+		   char ret[XATTR_FACT_BYTES])
+{
+	struct meta_entry entry;
+	struct cache_facts facts;
+	int fact = 0, error;
+
+	while (fact < FACTS && strcmp(names[fact], name) != 0)
+		fact++;
+	if (fact == FACTS || node->kind != NODE_PAGE)
+		return -ENODATA;
+	error = entry_of(fs, node, &entry);
+	if (!error)
+		error = cache_get_facts(fs->cache, &entry, &facts);
+	if (error)
+		return -fs_errno(error);
+	return print((enum fact)fact, &facts, ret);
+}

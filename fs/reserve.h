@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PAGEFS_FS_RESERVE_H
+#define PAGEFS_FS_RESERVE_H
+
+/*
+ * What is kept for a thread between two of its requests.  An OPEN that was
+ * answered with ESTALE makes the kernel look the name up again, and open what
+ * it is given then; this is what makes sure that there is something to open,
+ * and that ESTALE is never answered twice, which would reach the caller:
+ *
+ *   - a writer: the staging page that an OPEN for writing began;
+ *   - a page: the version that the look-up answered;
+ *   - neither: just that ESTALE has been answered.
+ *
+ * One reservation a thread; bounded, and each ends after RESERVE_MS: the
+ * oldest goes first when there are RESERVE_MAX.  Threads whose id can't be
+ * seen share id 0.
+ *
+ * Threads: any.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tools/lib/page.h"
+
+struct cache_page;
+struct cache_writer;
+struct reserves;
+
+#define RESERVE_MAX 1024u
+#define RESERVE_MS 2000u
+
+struct reservation {
+	struct key_id name; /* negative_key() of what was opened */
+	/* NULL, or owned. */
+	struct cache_writer *writer;
+	pid_t process; /* the writer's */
+	struct cache_page *page;
+	/* Look-ups that find nothing until it is forgotten: the kernel makes
+	 * two (of the entry it has, then of the name). */
+	unsigned absent_left;
+};
+
+int reserves_new(struct reserves **ret);
+/* Gives back all that is reserved. */
+void reserves_free(struct reserves *reserves);
+
+/* This thread's next OPEN of that name follows an ESTALE of ours.  Replaces
+ * what the thread had; takes over what is in it. */
+void reserve_put(struct reserves *reserves, pid_t thread,
+		 const struct reservation *reservation);
+/* Takes the thread's reservation for that name: false if it has none. */
+bool reserve_take(struct reserves *reserves, pid_t thread,
+		  const struct key_id *name, struct reservation *ret);
+/* Has the thread one for that name?  A few nanoseconds when nobody has. */
+bool reserve_has(struct reserves *reserves, pid_t thread,
+		 const struct key_id *name);
+/* The thread has looked that name up, and there is nothing. */
+void reserve_absent(struct reserves *reserves, pid_t thread,
+		    const struct key_id *name);
+/* Keeps the page that the look-up answered for the thread's OPEN, or closes
+ * it when nothing is reserved for that. */
+void reserve_page(struct reserves *reserves, pid_t thread,
+		  const struct key_id *name, struct cache_page *page);
+/* Gives back what is in a reservation. */
+void reservation_release(struct reservation *reservation);
+/* Ends what is too old; called now and then. */
+void reserves_expire(struct reserves *reserves, uint64_t now_ns);
+
+#endif
