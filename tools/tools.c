@@ -21,6 +21,7 @@ const struct tool tools[] = {
 	{"evict", "drop pages from memory; they stay on disk", tool_evict},
 	{"clear", "empty the negative cache", tool_clear},
 	{"doctor", "check this host, and say how to mend it", tool_doctor},
+	{"fsck", "check a disk tier, or mend its index", tool_fsck},
 	{"bench", "measure a mount", tool_bench},
 	{NULL, NULL, NULL},
 };

@@ -27,6 +27,7 @@ int tool_bench(int argc, char **argv);
 int tool_clear(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_evict(int argc, char **argv);
+int tool_fsck(int argc, char **argv);
 int tool_get(int argc, char **argv);
 int tool_ls(int argc, char **argv);
 int tool_put(int argc, char **argv);

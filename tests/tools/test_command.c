@@ -102,6 +102,8 @@ static const struct {
 	{"umount --timeout soon /mnt/kv", "--timeout"},
 	{"doctor --memory 12X", "12X"},
 	{"doctor --json=maybe", "maybe"},
+	{"fsck", "usage: pagefs fsck"},
+	{"fsck --verify --rebuild /tmp", "either --verify or --rebuild"},
 	{"bench", "Usage: pagefs bench"},
 	{"bench speed", "'speed' is no benchmark"},
 	{"bench offload --page-size 3.5", "3.5"},
@@ -143,6 +145,15 @@ static void a_path_outside_of_any_mount_is_exit_code_1(void **state)
 		assert_int_equal(c.code, 1);
 		assert_has(c.err, "no pagefs mount there");
 	}
+}
+
+static void fsck_of_what_is_no_disk_tier_is_exit_code_1(void **state)
+{
+	(void)state;
+	capture_run(&c, "fsck /proc/missing");
+	assert_int_equal(c.code, 1);
+	assert_has(c.err, "/proc/missing");
+	assert_string_equal(c.out, "");
 }
 
 static void output_that_can_not_be_written_is_a_failure(void **state)
@@ -213,6 +224,7 @@ int main(void)
 		cmocka_unit_test(
 			wrong_usage_is_exit_code_2_and_says_what_is_wrong),
 		cmocka_unit_test(a_path_outside_of_any_mount_is_exit_code_1),
+		cmocka_unit_test(fsck_of_what_is_no_disk_tier_is_exit_code_1),
 		cmocka_unit_test(output_that_can_not_be_written_is_a_failure),
 		cmocka_unit_test(doctor_gives_each_finding_as_json),
 		cmocka_unit_test(doctor_prints_a_line_a_check_and_the_counts),
