@@ -23,6 +23,8 @@ struct io_options {
 	char *tmpfs;
 	uint64_t memory;
 	int64_t runs;
+	uint64_t size;
+	int64_t threads;
 	bool quick;
 	bool json;
 };
@@ -59,6 +61,17 @@ static const struct option_spec specs[] = {
 	 .initial = "5",
 	 .min = 1,
 	 .max = 99},
+	{.name = "size",
+	 .type = OPTION_SIZE,
+	 FIELD(size),
+	 .help = "pages of this size only",
+	 .initial_help = "five sizes from 64K to 16M"},
+	{.name = "threads",
+	 .type = OPTION_INTEGER,
+	 FIELD(threads),
+	 .help = "this many threads only",
+	 .initial_help = "1, 4 and 16",
+	 .max = 64},
 	{.name = "quick",
 	 .type = OPTION_FLAG,
 	 FIELD(quick),
@@ -365,22 +378,41 @@ static void bench_idle_memory(struct bench *bench)
 	bench_table_add(&bench->table, &row);
 }
 
-static int run_cases(struct bench *bench)
+static bool is_asked_for(const struct io_options *options, size_t page_bytes,
+			 unsigned threads)
+{
+	if (options->quick)
+		return page_bytes == 1 << 20 && threads == 4;
+	return (!options->size || page_bytes == options->size) &&
+	       (!options->threads || threads == (unsigned)options->threads);
+}
+
+static int bench_pages(struct bench *bench)
 {
 	static const size_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 3670016,
 				       16 << 20};
 	static const unsigned threads[] = {1, 4, 16};
 	int code = COMMAND_OK;
 
-	bench_idle_memory(bench);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (size_t j = 0; j < 3 && code == COMMAND_OK; j++) {
-			if (bench->options->quick && (i != 2 || j != 1))
+			if (!is_asked_for(bench->options, sizes[i], threads[j]))
 				continue;
 			code = bench_memory(bench, sizes[i], threads[j]);
 			if (code == COMMAND_OK)
 				code = bench_disk(bench, sizes[i], threads[j]);
 		}
+	return code;
+}
+
+static int run_cases(struct bench *bench)
+{
+	int code;
+
+	bench_idle_memory(bench);
+	code = bench_pages(bench);
+	if (bench->options->size || bench->options->threads)
+		return code;
 	if (code == COMMAND_OK)
 		code = bench_batch(bench);
 	if (code == COMMAND_OK)
