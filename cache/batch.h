@@ -4,9 +4,10 @@
 
 /*
  * One batch of the write-behind: what is pending, gathered in clock order
- * (batch_gather.c), appended to a bucket by writeback.c, and then made known
- * to the index (batch_finish.c).  Owned by the write-behind thread; slots stay
- * pinned from batch_gather() to batch_release().
+ * (batch_gather.c), announced to the index, appended to a bucket by
+ * writeback.c, and then made known to the index (batch_finish.c).  Owned by the
+ * write-behind thread; slots stay pinned from batch_gather() to
+ * batch_release().
  */
 
 #include "cache/internal.h"
@@ -34,6 +35,7 @@ struct batch_page {
 	uint64_t dir;
 	char name[NAME_MAX_BYTES + 1];
 	size_t name_len;
+	bool name_new; /* no bucket held it by then */
 	int64_t ctime_ns;
 	char *key;
 	size_t key_bytes;
@@ -65,6 +67,12 @@ int batch_gather(struct cache *cache, struct batch *batch);
 bool batch_empty(const struct batch *batch);
 /* It will take at least one row off the queue, or write a chunk. */
 bool batch_gets_on(const struct batch *batch);
+/* Before the records are written: their names are not new any more.  A crash
+ * (or a failure) between this and batch_finish() leaves records in the bucket
+ * that the index knows nothing of; with this it does know that there may be a
+ * record of the name, so that what happens to the name later is written, too,
+ * and a rebuild comes to the same end.  0 or -errno: do not write. */
+int batch_announce(struct batch *batch);
 /* The records are in a bucket: one transaction of the index; then the arena
  * hears that slots are clean.  0 or -errno: all of it will be written again. */
 int batch_finish(struct batch *batch);

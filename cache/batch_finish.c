@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "tools/lib/fault.h"
 #include "tools/lib/log.h"
 
 /* ---- chunks ---- */
@@ -42,16 +43,72 @@ static int finish_chunk(struct batch *batch, struct meta_txn *txn, unsigned i)
 				       (int64_t)round_up_block(row.len_bytes));
 }
 
-/* ---- names ---- */
+/* ---- names, before the records are in a bucket ---- */
+
+/* From now on a bucket may hold what the record says of this name: whoever
+ * takes the name away has to tell the journal so.  Where that has happened
+ * since the snapshot, he did not know, and we tell. */
+static int announce_name(struct batch *batch, struct meta_txn *txn,
+			 const struct batch_page *page)
+{
+	struct cache_name name = {page->dir, page->name, page->name_len};
+	struct meta_entry entry;
+	int error = meta_name_get(txn, name.dir, name.name, name.len, &entry);
+
+	if (error == META_ABSENT)
+		return cache_fact_gone(batch->cache, txn, &name);
+	if (error || !(entry.flags & META_NAME_NEW))
+		return error;
+	entry.flags &= ~(uint32_t)META_NAME_NEW;
+	return meta_name_put(txn, name.dir, name.name, name.len, &entry);
+}
+
+static bool must_announce(const struct batch_page *page)
+{
+	return page->complete && page->name_new;
+}
+
+static int announce_in(struct batch *batch, struct meta_txn *txn)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < batch->page_count; i++)
+		if (must_announce(&batch->pages[i]))
+			error = announce_name(batch, txn, &batch->pages[i]);
+	return error;
+}
+
+int batch_announce(struct batch *batch)
+{
+	struct meta_txn *txn;
+	bool any = false;
+	int error;
+
+	for (size_t i = 0; !any && i < batch->page_count; i++)
+		any = must_announce(&batch->pages[i]);
+	if (!any)
+		return 0;
+	error = meta_begin_write(batch->cache->meta, &txn);
+	if (error)
+		return error;
+	error = announce_in(batch, txn);
+	if (!error)
+		return cache_commit(batch->cache, txn);
+	meta_abort(txn);
+	return error;
+}
+
+/* ---- names, after it ---- */
 
 struct finishing {
 	struct batch *batch;
 	struct meta_txn *txn;
-	struct batch_page *page;
-	bool name_holds; /* the name written still leads to the page */
+	const struct batch_page *page;
 };
 
-/* A name of the page, now that all of it is on disk. */
+/* A name of the page, now that all of it is on disk.  What has taken a name
+ * away since the snapshot, or put something else there, has told the journal
+ * or will (batch_announce()). */
 static int finish_name(void *arg, const struct object_name *name)
 {
 	struct finishing *finishing = arg;
@@ -60,60 +117,32 @@ static int finish_name(void *arg, const struct object_name *name)
 	struct cache_name at = {name->dir, name->name, name->len};
 	bool written = name->dir == page->dir && name->len == page->name_len &&
 		       memcmp(name->name, page->name, name->len) == 0;
-	bool same = name->entry.version.clock == page->clock;
 	struct meta_entry entry = name->entry;
-	bool tell;
+	int error = 0;
 
-	if (written)
-		finishing->name_holds = true;
-	if (!same && !written)
+	if (entry.version.clock != page->clock)
 		return 0;
-	/* The record told of one name, as it was then.  Of a newer version
-	 * under that name the queue tells later. */
-	tell = same && (!written || entry.ctime_ns != page->ctime_ns);
 	entry.flags &= ~(uint32_t)META_NAME_NEW;
-	if (same)
-		entry.flags |= META_ON_DISK;
-	if (tell) {
-		int error = cache_fact_set(cache, finishing->txn, &at, &entry);
-
-		if (error)
-			return error;
-	}
-	return meta_name_put(finishing->txn, at.dir, at.name, at.len, &entry);
-}
-
-/* The page was renamed or deleted while its record was written: takes back
- * what the record says of its name. */
-static int take_back(struct finishing *finishing)
-{
-	struct cache *cache = finishing->batch->cache;
-	const struct batch_page *page = finishing->page;
-	struct cache_name name = {page->dir, page->name, page->name_len};
-	struct meta_entry entry;
-	int error = meta_name_get(finishing->txn, name.dir, name.name, name.len,
-				  &entry);
-
-	if (error < 0)
-		return error;
-	if (!error && !entry_pending(cache, &entry))
-		return cache_fact_set(cache, finishing->txn, &name, &entry);
-	return cache_fact_gone(cache, finishing->txn, &name);
+	entry.flags |= META_ON_DISK;
+	/* The record told of one name, as it was then. */
+	if (!written || entry.ctime_ns != page->ctime_ns)
+		error = cache_fact_set(cache, finishing->txn, &at, &entry);
+	return error ? error
+		     : meta_name_put(finishing->txn, at.dir, at.name, at.len,
+				     &entry);
 }
 
 static int finish_page(struct batch *batch, struct meta_txn *txn,
-		       struct batch_page *page)
+		       const struct batch_page *page)
 {
-	struct finishing finishing = {batch, txn, page, false};
-	int error;
+	struct finishing finishing = {batch, txn, page};
+	int error = 0;
 
-	if (page->gone)
-		return meta_pending_del(txn, page->clock);
-	if (!page->complete)
+	if (!page->gone && !page->complete)
 		return 0;
-	error = object_each_name(txn, page->object, finish_name, &finishing);
-	if (!error && !finishing.name_holds)
-		error = take_back(&finishing);
+	if (!page->gone)
+		error = object_each_name(txn, page->object, finish_name,
+					 &finishing);
 	if (error)
 		return error;
 	error = meta_pending_del(txn, page->clock);
@@ -192,8 +221,10 @@ int batch_finish(struct batch *batch)
 {
 	struct cache *cache = batch->cache;
 	struct meta_txn *txn;
-	int error = meta_begin_write(cache->meta, &txn);
+	int error = fault_point("cache.batch_finish");
 
+	if (!error)
+		error = meta_begin_write(cache->meta, &txn);
 	if (!error) {
 		error = finish_in(batch, txn);
 		if (error) {

@@ -269,6 +269,7 @@ static int describe(struct batch *batch, struct meta_txn *txn,
 		return 0;
 	}
 	page->ctime_ns = naming.entry.ctime_ns;
+	page->name_new = naming.entry.flags & META_NAME_NEW;
 	page->stored_bytes = naming.entry.stored_bytes;
 	error = copy_key(txn, page);
 	if (error > 0) {

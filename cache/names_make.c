@@ -24,7 +24,11 @@ static int claim(struct cache *cache, struct meta_txn *txn,
 		return error == META_ABSENT ? 0 : error;
 	if (old.type == META_DIR || !names_hidden(cache, name))
 		return -EEXIST;
-	error = meta_name_del(txn, name->dir, name->name, name->len);
+	/* Whoever gets the name next finds it free, and takes it for new. */
+	if (!(old.flags & META_NAME_NEW))
+		error = cache_fact_gone(cache, txn, name);
+	if (!error)
+		error = meta_name_del(txn, name->dir, name->name, name->len);
 	return error ? error
 		     : cache_object_unlink(cache, txn, old.object, garbage);
 }

@@ -357,7 +357,12 @@ int rebuild_apply(struct rebuild *rebuild, const struct meta_fact *fact)
 		error = apply_gone(rebuild, fact->key, fact->key_bytes);
 		break;
 	case META_FACT_MOVED:
-		error = apply_moved(rebuild, fact);
+		/* Written twice (before and after a crash, or out of a bucket
+		 * that was dropped), it would find its own result in its
+		 * way. */
+		if (page_version_compare(&fact->at, &rebuild->moved_at) != 0)
+			error = apply_moved(rebuild, fact);
+		rebuild->moved_at = fact->at;
 		break;
 	}
 	/* A fact that makes no sense says nothing. */

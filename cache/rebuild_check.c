@@ -90,6 +90,21 @@ static int settle_file(struct rebuild *rebuild, uint64_t dir,
 				       listed->hash, false);
 }
 
+/* A directory that got its number here has no fact under it in any bucket: the
+ * journal hears of it, or it would be gone with its last page, and its
+ * attributes with the next rebuild. */
+static int settle_dir_name(struct rebuild *rebuild, uint64_t dir,
+			   const struct listed *listed)
+{
+	struct cache_name name = {dir, listed->name, listed->len};
+	int error = names_dir_links(rebuild->txn, dir, 1);
+
+	if (error || listed->entry.object <= rebuild->last_clock)
+		return error;
+	return cache_fact_set(rebuild->cache, rebuild->txn, &name,
+			      &listed->entry);
+}
+
 static int settle(struct rebuild *rebuild, uint64_t dir, struct listed *listed,
 		  struct object_list *dirs)
 {
@@ -100,7 +115,7 @@ static int settle(struct rebuild *rebuild, uint64_t dir, struct listed *listed,
 	rebuild->names++;
 	if (listed->entry.type != META_DIR)
 		return settle_file(rebuild, dir, listed);
-	error = names_dir_links(rebuild->txn, dir, 1);
+	error = settle_dir_name(rebuild, dir, listed);
 	return error ? error : object_list_add(dirs, listed->entry.object);
 }
 

@@ -21,6 +21,7 @@ struct rebuild {
 	unsigned steps;
 	uint32_t serial;
 	uint64_t last_clock;
+	struct page_version moved_at; /* the last MOVED that was applied */
 	uint64_t records, facts, names, lost, damaged;
 	int error; /* in a callback */
 };

@@ -110,6 +110,8 @@ static int write_batch(struct writeback *writeback)
 		batch_release(batch);
 		return 0;
 	}
+	if (!error)
+		error = batch_announce(batch);
 	if (!error && batch->record_count)
 		error = append(
 			writeback, batch->records, batch->record_count,

@@ -145,29 +145,55 @@ static void attributes_and_xattrs_come_back(void **state)
 	assert_int_equal(fixture_get(&f, "d/p", 1, 1000), 0);
 }
 
-static void a_page_whose_record_is_damaged_is_a_miss(void **state)
+/* The header of the first record that is not damaged yet. */
+static void damage_first_record(void)
 {
 	char command[512];
 
+	cache_close(f.cache, false);
+	f.cache = NULL;
+	snprintf(command, sizeof(command),
+		 "b=$(ls %s/buckets/* | head -1); o=$(grep -obUa pagefsRC $b | "
+		 "head -1 | cut -d: -f1); printf XX | dd of=$b bs=1 "
+		 "seek=$o conv=notrunc status=none",
+		 f.disk_dir);
+	assert_int_equal(system(command), 0);
+	fixture_start(&f);
+}
+
+static void a_page_whose_record_is_damaged_is_a_miss(void **state)
+{
 	(void)state;
 	fixture_start(&f);
 	fixture_put(&f, "a", 1, 20000);
 	assert_int_equal(cache_sync(f.cache), 0);
 	fixture_put(&f, "b", 2, 20000);
 	assert_int_equal(cache_sync(f.cache), 0);
-	cache_close(f.cache, false);
-	f.cache = NULL;
-	/* The header of the first record. */
-	snprintf(command, sizeof(command),
-		 "b=$(ls %s/buckets/* | head -1); o=$(grep -obUa pagefsRC $b | "
-		 "head -1 | cut -d: -f1); printf XX | dd of=$b bs=1 "
-		 "seek=$((o + 30)) conv=notrunc status=none",
-		 f.disk_dir);
-	assert_int_equal(system(command), 0);
-	fixture_start(&f);
+	damage_first_record();
 	lose_index();
 	assert_int_equal(fixture_get(&f, "a", 1, 20000), CACHE_MISS);
 	assert_int_equal(fixture_get(&f, "b", 2, 20000), 0);
+}
+
+static void a_directory_that_was_guessed_outlives_its_pages(void **state)
+{
+	struct cache_found found;
+
+	(void)state;
+	fixture_start(&f);
+	fixture_mkdir(&f, "d");
+	assert_int_equal(cache_sync(f.cache), 0);
+	fixture_put(&f, "d/p", 1, 20000);
+	assert_int_equal(cache_sync(f.cache), 0);
+	damage_first_record();
+	lose_index();
+	assert_int_equal(fixture_get(&f, "d/p", 1, 20000), 0);
+	assert_int_equal(fixture_unlink(&f, "d/p"), 0);
+	assert_int_equal(cache_sync(f.cache), 0);
+	damage_first_record();
+	lose_index();
+	assert_int_equal(fixture_lookup(&f, "d", &found), 0);
+	assert_int_equal(fixture_get(&f, "d/p", 1, 20000), CACHE_MISS);
 }
 
 #define with(test) cmocka_unit_test_setup_teardown(test, prepare, close_it)
@@ -178,6 +204,7 @@ int main(void)
 		with(deleted_pages_stay_deleted),
 		with(attributes_and_xattrs_come_back),
 		with(a_page_whose_record_is_damaged_is_a_miss),
+		with(a_directory_that_was_guessed_outlives_its_pages),
 		with(a_rebuild_gives_back_the_name_space),
 	};
 
