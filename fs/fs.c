@@ -156,7 +156,8 @@ double fs_seconds(uint64_t ttl_ns)
 	return seconds < FS_LONG_SECONDS ? seconds : FS_LONG_SECONDS;
 }
 
-static struct node_key key_of(const struct cache_found *found)
+static struct node_key key_of(const struct cache_name *name,
+			      const struct cache_found *found)
 {
 	struct node_key key = {.object = found->entry.object};
 
@@ -170,16 +171,30 @@ static struct node_key key_of(const struct cache_found *found)
 	case META_FILE:
 		key.kind = found->staging ? NODE_STAGING : NODE_PAGE;
 		key.staging = found->staging;
-		if (!found->staging)
-			key.clock = found->entry.version.clock;
+		if (found->staging)
+			break;
+		key.clock = found->entry.version.clock;
+		if (found->links > 1)
+			key.link =
+				negative_key(name->dir, name->name, name->len)
+					.lo |
+				1;
 	}
 	return key;
+}
+
+/* What happens to one of a page's names changes the others' links. */
+static double attribute_seconds(enum node_kind kind, nlink_t links)
+{
+	if (kind == NODE_DIR)
+		return 1.0;
+	return links > 1 ? 0.0 : FS_LONG_SECONDS;
 }
 
 int fs_entry(struct fs *fs, const struct cache_name *name,
 	     struct cache_found *found, struct fuse_entry_param *ret)
 {
-	struct node_key key = key_of(found);
+	struct node_key key = key_of(name, found);
 	struct node *node =
 		node_enter(fs->nodes, &key, name->dir, name->name, name->len);
 
@@ -250,10 +265,10 @@ int fs_lookup(fuse_req_t req, const struct cache_name *name,
 
 static bool leads_to(const struct cache_found *found, const struct node *node)
 {
-	struct node_key key = key_of(found);
-
-	return key.kind == node->kind && key.object == node->object &&
-	       key.clock == node->clock;
+	if (found->entry.object != node->object)
+		return false;
+	return node->kind != NODE_PAGE ||
+	       found->entry.version.clock == node->clock;
 }
 
 /* A page or symlink: by its name, or what is open of it. */
@@ -293,7 +308,7 @@ int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	*ret_seconds = 0.0;
 	switch (node->kind) {
 	case NODE_DIR:
-		*ret_seconds = 1.0;
+		*ret_seconds = attribute_seconds(NODE_DIR, 0);
 		outcome = cache_directory(fs->cache, node->object, &found,
 					  &parent);
 		if (outcome)
@@ -312,14 +327,16 @@ int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	case NODE_SYMLINK:
 		break;
 	}
-	*ret_seconds = FS_LONG_SECONDS;
-	return getattr_named(fs, node, ret);
+	outcome = getattr_named(fs, node, ret);
+	if (!outcome)
+		*ret_seconds = attribute_seconds(node->kind, ret->st_nlink);
+	return outcome;
 }
 
 void fs_renamed(struct fs *fs, const struct cache_name *name,
 		const struct cache_found *found)
 {
-	struct node_key key = key_of(found);
+	struct node_key key = key_of(name, found);
 
 	node_renamed(fs->nodes, &key, name->dir, name->name, name->len);
 }

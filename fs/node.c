@@ -116,7 +116,8 @@ static bool is_key(const struct node *node, const struct node_key *key)
 		return false;
 	if (key->kind == NODE_STAGING)
 		return node->staging == key->staging;
-	return node->object == key->object && node->clock == key->clock;
+	return node->object == key->object && node->clock == key->clock &&
+	       node->link == key->link;
 }
 
 static struct node *find_key(struct nodes *nodes, const struct node_key *key)
@@ -150,6 +151,7 @@ static struct node *add(struct nodes *nodes, const struct node_key *key,
 	node->kind = key->kind;
 	node->object = key->object;
 	node->clock = key->clock;
+	node->link = key->link;
 	node->staging = key->staging;
 	if (node->staging)
 		cache_staging_ref(node->staging);

@@ -29,7 +29,9 @@ struct cache_staging;
 struct nodes;
 
 enum node_kind {
-	NODE_PAGE,    /* (object, clock): a committed version */
+	NODE_PAGE,    /* (object, clock): a committed version; (object,
+			 clock, name) where it has several names, which are
+			 overwritten each by itself */
 	NODE_DIR,     /* (object, 0) */
 	NODE_SYMLINK, /* (object, 0) */
 	NODE_STAGING, /* a page being written */
@@ -41,6 +43,7 @@ struct node {
 	uint64_t number; /* the kernel's */
 	uint64_t object; /* st_ino */
 	uint64_t clock;
+	uint64_t link; /* which of several names: a hash; else 0 */
 	struct cache_staging *staging; /* NODE_STAGING: referenced */
 	enum node_kind kind;
 	/* Guarded by the table's lock. */
@@ -76,6 +79,7 @@ struct node_key {
 	enum node_kind kind;
 	uint64_t object;
 	uint64_t clock;		       /* NODE_PAGE, else 0 */
+	uint64_t link;		       /* NODE_PAGE with several names */
 	struct cache_staging *staging; /* NODE_STAGING */
 };
 

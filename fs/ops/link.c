@@ -23,8 +23,11 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		outcome = CACHE_STALE;
 	else
 		outcome = cache_link(fs->cache, &from, &to, &found);
-	if (outcome)
+	if (outcome) {
 		fuse_reply_err(req, fs_errno(outcome));
-	else
-		fs_reply_found(req, &to, &found);
+		return;
+	}
+	/* It has a link more.  Attributes alone: that waits for no lock. */
+	(void)fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+	fs_reply_found(req, &to, &found);
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 /* A name that can't be opened for writing after all: as the caller of open(2)
  * sees it. */
@@ -25,6 +26,21 @@ static void failed(fuse_req_t req, const struct cache_name *name, int outcome,
 			   NULL);
 }
 
+/* Renamed meanwhile? */
+static bool is_called(struct cache_writer *writer,
+		      const struct cache_name *name)
+{
+	char buf[NAME_MAX_BYTES + 1];
+	uint64_t dir;
+	size_t len;
+
+	return writer &&
+	       cache_staging_name(cache_writer_staging(writer), &dir, buf,
+				  &len) &&
+	       dir == name->dir && len == name->len &&
+	       memcmp(buf, name->name, len) == 0;
+}
+
 /* The thread was sent back to look again, and comes to the same node: by
  * /proc/self/fd, or its process can't be seen.  The handle then writes to the
  * staging page, through the committed version's node. */
@@ -41,8 +57,9 @@ static bool came_back(fuse_req_t req, struct node *node,
 		reserve_take(fs->reserves, fuse_req_ctx(req)->pid, &key, &r);
 	if (!*ret_again)
 		return false;
-	writer = r.writer;
-	r.writer = NULL;
+	writer = is_called(r.writer, name) ? r.writer : NULL;
+	if (writer)
+		r.writer = NULL;
 	reservation_release(&r);
 	if (!writer)
 		return false;
