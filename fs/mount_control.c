@@ -84,6 +84,10 @@ static void tiers(void *arg, struct values *values)
 	struct mount_control *control = arg;
 	struct cache *cache = control->fs->cache;
 
+	GAUGE("uptime_seconds",
+	      (clock_monotonic_ns() - control->started_ns) /
+		      CLOCK_NS_PER_SECOND,
+	      "Since the daemon started.");
 	values_add_text(values, "mount_point", "Where it is mounted.",
 			control->plan->mount_point);
 	values_add_text(values, "disk_dir", "Where the disk tier is.",
@@ -191,6 +195,7 @@ void mount_control_init(struct mount_control *control,
 	control->plan = plan;
 	control->fs = fs;
 	control->keep_memory = true;
+	control->started_ns = clock_monotonic_ns();
 	pthread_mutex_init(&control->lock, NULL);
 }
 

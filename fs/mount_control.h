@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "fs/control.h"
 
@@ -21,6 +22,7 @@ struct mount_control {
 	struct fs *fs;
 	pthread_mutex_t lock;	  /* guards the plan's values once mounted */
 	_Atomic bool keep_memory; /* at the end; true unless `stop` says so */
+	uint64_t started_ns;	  /* monotonic */
 };
 
 void mount_control_init(struct mount_control *control,
