@@ -11,6 +11,7 @@ cat >"$dir/pagefs" <<'END'
 case "$1 $2" in
 "help ") printf 'Commands:\n  mount    mount it\n  umount   stop\n  rm       x\n' ;;
 "rm --help") printf 'Options:\n  -r, --recursive  all\n      --all  every\n' ;;
+"bench --help") printf '  io       x\n  offload  y\n\nNAME --help\n' ;;
 "bench io") printf '      --runs N  runs\n' ;;
 esac
 END
@@ -40,7 +41,7 @@ completes "pagefs u" umount
 completes "pagefs help r" rm
 completes "pagefs rm --" --all --recursive
 completes "pagefs rm --r" --recursive
-completes "pagefs bench " io offload --help
+completes "pagefs bench " io offload
 completes "pagefs bench io --" --runs
 completes "pagefs mount --io-uring o" off
 bash -n tools/completion/pagefs.bash

@@ -3,8 +3,8 @@
 # Commands and options are those that the program's own help names, so this
 # file knows none of them.
 
-_pagefs_commands() {
-	"$1" help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p'
+_pagefs_commands() { # PROGRAM help, or PROGRAM bench --help
+	"$@" 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p'
 }
 
 _pagefs_options() { # PROGRAM COMMAND...
@@ -22,12 +22,12 @@ _pagefs() {
 
 	compopt +o default 2>/dev/null || true
 	if [ "$COMP_CWORD" = 1 ]; then
-		words=$(_pagefs_commands "$program")
+		words=$(_pagefs_commands "$program" help)
 	elif [ "$command" = help ]; then
 		[ "$COMP_CWORD" != 2 ] ||
-			words=$(_pagefs_commands "$program")
+			words=$(_pagefs_commands "$program" help)
 	elif [ "$command" = bench ] && [ "$COMP_CWORD" = 2 ]; then
-		words="io offload --help"
+		words=$(_pagefs_commands "$program" bench --help)
 	elif [ "$previous" = --io-uring ]; then
 		words="auto off"
 	elif [[ $word == -* ]]; then
