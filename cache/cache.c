@@ -238,15 +238,16 @@ static int open_tiers(struct cache *cache, char *reason)
 		config->disk_dir ? config->disk_dir : config->memory_dir;
 	int arena_outcome, outcome, error;
 
-	arena_outcome = open_arena(cache, reason);
-	if (arena_outcome < 0)
-		return arena_outcome;
+	/* The disk first: its lock names the process that has it. */
 	if (config->disk_dir)
 		error = open_disk(cache, reason);
 	else if ((error = node_get(home, &cache->hlc.node)))
 		fail(reason, error, "%s/node: %s", home, strerror(-error));
 	if (error)
 		return error;
+	arena_outcome = open_arena(cache, reason);
+	if (arena_outcome < 0)
+		return arena_outcome;
 	outcome = open_index(cache, arena_outcome == ARENA_FRESH, reason);
 	if (outcome < 0)
 		return outcome;

@@ -140,12 +140,23 @@ static int read_options(struct options *options, struct mount_options *values,
 	return r ? -EXIT_USAGE : 0;
 }
 
+/* Whoever starts it from a terminal is told of trouble only. */
+static enum log_level level_of(const struct mount_options *values)
+{
+	enum log_level level = (enum log_level)values->log_level;
+
+	if (!values->foreground && !mount_daemon_logs() &&
+	    level > LOG_LEVEL_WARNING)
+		return LOG_LEVEL_WARNING;
+	return level;
+}
+
 static int start(struct mount_plan *plan, const char *mount_point)
 {
 	char reason[MOUNT_REASON_BYTES] = "";
 	int pipe = -1, error;
 
-	log_open((enum log_level)plan->values->log_level);
+	log_open(level_of(plan->values));
 	error = make_plan(plan, mount_point, reason);
 	if (!error && !plan->values->foreground) {
 		error = mount_daemon_start(&pipe);

@@ -49,6 +49,10 @@ void mount_point_read_ahead(const char *path, unsigned kib);
 /* Forks: in the child 0 with *ret_pipe for mount_daemon_ready(); the parent
  * waits and exits. */
 int mount_daemon_start(int *ret_pipe);
+/* Is stderr a file or the journal?  In the background it is left otherwise: a
+ * terminal goes away with its user, and whoever reads our pipe would wait for
+ * its end. */
+bool mount_daemon_logs(void);
 /* The parent prints the reason (NULL: all is well) and exits 1 (or 0). */
 void mount_daemon_ready(int pipe, const char *reason);
 

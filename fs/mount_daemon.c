@@ -70,21 +70,25 @@ int mount_daemon_start(int *ret_pipe)
 	return 0;
 }
 
-/* stdin and stdout lead nowhere from now on.  So does stderr, unless it is a
- * file or the journal: a terminal goes away with its user, and whoever reads
- * our pipe would wait for its end. */
+bool mount_daemon_logs(void)
+{
+	struct stat st;
+
+	return getenv("JOURNAL_STREAM") ||
+	       (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode));
+}
+
+/* stdin and stdout lead nowhere from now on, nor does stderr, unless it is a
+ * log. */
 static void leave_terminal(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	struct stat st;
-	bool log = getenv("JOURNAL_STREAM") ||
-		   (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode));
 
 	if (null < 0)
 		return;
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
-	if (!log)
+	if (!mount_daemon_logs())
 		dup2(null, STDERR_FILENO);
 	if (null > STDERR_FILENO)
 		close(null);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,10 +104,12 @@ int mount_point_check(const char *path, char ret_path[PATH_MAX],
 		      char reason[MOUNT_REASON_BYTES])
 {
 	char found[PATH_MAX];
+	struct statvfs fs;
 	struct stat st;
 	int error = absolute(path, found);
 
-	if (!error && stat(found, &st) != 0)
+	/* A dead mount's stat may be answered by what the kernel remembers. */
+	if (!error && (stat(found, &st) != 0 || statvfs(found, &fs) != 0))
 		error = -errno;
 	if (error == -ENOTCONN || error == -ECONNABORTED) {
 		error = clean_up(found, reason);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -292,10 +292,23 @@ static int open_all(struct serve *serve)
 	return error;
 }
 
+static bool is_empty(const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	bool empty = dir != NULL;
+
+	while (empty && (entry = readdir(dir)))
+		empty = entry->d_name[0] == '.';
+	if (dir)
+		closedir(dir);
+	return empty;
+}
+
 static void close_all(struct serve *serve)
 {
 	struct fs *fs = &serve->fs;
-	bool keep = serve->stopped || serve->control.keep_memory;
+	bool keep = serve->control.keep_memory;
 
 	serve->ended = true;
 	if (serve->ticking)
@@ -306,6 +319,9 @@ static void close_all(struct serve *serve)
 		cache_close(fs->cache, keep);
 		if (!keep)
 			(void)arena_unplace(serve->memory_dir);
+	} else if (is_empty(serve->memory_dir)) {
+		/* It was made for nothing; another start's would not be. */
+		(void)arena_unplace(serve->memory_dir);
 	}
 	inval_free(fs->inval);
 	nodes_free(fs->nodes);
@@ -314,8 +330,6 @@ static void close_all(struct serve *serve)
 		fuse_session_unmount(fs->session);
 		fuse_session_destroy(fs->session);
 	}
-	log_info("%s: ended; the memory tier is %s", serve->plan->mount_point,
-		 keep ? "kept" : "freed");
 }
 
 static void raise_open_files(void)
@@ -373,6 +387,9 @@ int mount_serve(const struct mount_plan *plan, int pipe)
 	if (error)
 		mount_daemon_ready(serve->pipe, serve->reason);
 	close_all(serve);
+	if (!error)
+		log_info("%s: ended; the memory tier is %s", plan->mount_point,
+			 serve->control.keep_memory ? "kept" : "freed");
 	free(serve);
 	return error ? 1 : 0;
 }

@@ -101,12 +101,18 @@ static void show_log(const struct mount *mount)
 		fclose(log);
 }
 
+/* It, and not the one before it, which may be mounted still. */
 static bool serves(const struct mount *mount)
 {
-	struct stat above, here;
+	FILE *stats = fopen(in(mount, ".pagefs/stats"), "r");
+	char line[512];
+	int pid = 0;
 
-	return stat(mount->root, &above) == 0 &&
-	       stat(mount->path, &here) == 0 && above.st_dev != here.st_dev;
+	while (stats && fgets(line, sizeof(line), stats))
+		(void)sscanf(line, "pid %d", &pid);
+	if (stats)
+		fclose(stats);
+	return pid == mount->daemon;
 }
 
 void mount_start(struct mount *mount)
@@ -182,8 +188,7 @@ int mount_tear_down(void **state)
 		mount_start(mount);
 	}
 	mount_control(mount, "stop", "free");
-	umount2(mount->path, MNT_DETACH);
-	code = reap(mount);
+	code = mount_stop(mount);
 	if (code) {
 		fprintf(stderr, "# the daemon ended with %d\n", code);
 		show_log(mount);
