@@ -58,6 +58,18 @@ static bool others_write(struct cache_writer *writer, bool *ret_mine)
 	return others;
 }
 
+bool cache_writer_untouched(struct cache_writer *writer)
+{
+	struct cache_staging *staging = writer->staging;
+	bool untouched;
+
+	pthread_mutex_lock(&staging->lock);
+	untouched = !writer->peek && !writer->wrote &&
+		    staging->entry.size_bytes == 0;
+	pthread_mutex_unlock(&staging->lock);
+	return untouched;
+}
+
 int cache_stage_flush(struct cache_writer *writer, bool killed,
 		      bool *ret_committed)
 {

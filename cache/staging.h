@@ -105,6 +105,9 @@ ssize_t cache_stage_xattr_list(struct cache_staging *staging, char *ret,
 int cache_stage_xattr_set(struct cache_staging *staging, const char *name,
 			  const void *value, size_t len, int flags);
 
+/* Nothing was written through this handle, and the page is empty: a flush
+ * would publish that. */
+bool cache_writer_untouched(struct cache_writer *writer);
 /* A close of one descriptor (FUSE's FLUSH).  killed: the process is exiting
  * because of a signal; marks the staging page broken.  0, and
  * *ret_committed: a version was published; -ENOSPC, -errno: it was not, and

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -96,6 +97,34 @@ bool process_killed(pid_t thread)
 
 	return flags && code && (strtoul(flags, NULL, 10) & EXITING) &&
 	       (strtol(code, NULL, 10) & 0x7f);
+}
+
+/* Descriptors of a process that are looked at, at most. */
+#define DESCRIPTORS_MAX 1024
+
+bool process_has_file(pid_t thread, uint64_t inode)
+{
+	char path[64], text[512];
+	struct dirent *entry;
+	const char *line;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)thread);
+	dir = thread > 0 ? opendir(path) : NULL;
+	for (int i = 0;
+	     dir && !found && i < DESCRIPTORS_MAX && (entry = readdir(dir));
+	     i++) {
+		snprintf(path, sizeof(path), "fdinfo/%.20s", entry->d_name);
+		if (entry->d_name[0] == '.' ||
+		    read_proc(thread, path, text, sizeof(text)) < 0)
+			continue;
+		line = strstr(text, "\nino:");
+		found = line && strtoull(line + 5, NULL, 10) == inode;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 bool process_visible(void)

@@ -10,6 +10,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The process of a thread: 1 us for a process's first thread, some 15 us for
@@ -19,6 +20,10 @@ pid_t process_of_thread(pid_t thread);
 /* Is this thread on its way out because of a signal?  False when it can't be
  * seen. */
 bool process_killed(pid_t thread);
+
+/* Has this thread's process a descriptor of a file with this inode number?
+ * False when that can't be seen (kernels before 5.19 don't tell). */
+bool process_has_file(pid_t thread, uint64_t inode);
 
 /* Can we read /proc/<pid>/stat as process_killed() needs it? */
 bool process_visible(void);

@@ -11,12 +11,27 @@ static void reply(void *arg)
 	fuse_reply_err(arg, 0);
 }
 
+/* A shell opens a file, duplicates the descriptor, closes the first and only
+ * then runs the command that writes: nobody shall read an empty page
+ * meanwhile. */
+static bool goes_on(struct handle *handle, pid_t thread)
+{
+	struct meta_entry entry;
+	uint32_t links;
+
+	if (!cache_writer_untouched(handle->writer))
+		return false;
+	cache_staging_entry(cache_writer_staging(handle->writer), &entry,
+			    &links);
+	return process_has_file(thread, entry.object);
+}
+
 static int flush_writer(fuse_req_t req, struct handle *handle,
 			bool *ret_committed)
 {
 	pid_t thread = fuse_req_ctx(req)->pid;
 
-	if (!handle_is_closer(handle, thread))
+	if (!handle_is_closer(handle, thread) || goes_on(handle, thread))
 		return 0;
 	return cache_stage_flush(handle->writer, process_killed(thread),
 				 ret_committed);
