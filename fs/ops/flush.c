@@ -14,16 +14,10 @@ static void reply(void *arg)
 /* A shell opens a file, duplicates the descriptor, closes the first and only
  * then runs the command that writes: nobody shall read an empty page
  * meanwhile. */
-static bool goes_on(struct handle *handle, pid_t thread)
+static bool goes_on(const struct handle *handle, pid_t thread)
 {
-	struct meta_entry entry;
-	uint32_t links;
-
-	if (!cache_writer_untouched(handle->writer))
-		return false;
-	cache_staging_entry(cache_writer_staging(handle->writer), &entry,
-			    &links);
-	return process_has_file(thread, entry.object);
+	return cache_writer_untouched(handle->writer) &&
+	       process_has_file(thread, handle->node->object);
 }
 
 static int flush_writer(fuse_req_t req, struct handle *handle,
