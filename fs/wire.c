@@ -11,6 +11,10 @@
 
 #include "fs/fuse.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 /* flags2, bit 36 in all; linux/fuse.h has it from 6.6 on. */
 #define DIRECT_IO_ALLOW_MMAP (1u << 4)
 
@@ -44,12 +48,25 @@ void wire_want(struct fuse_conn_info *conn)
 
 #else
 
+/* What happened before a reply has happened for whoever serves a request that
+ * came after it: the kernel lies between, which ThreadSanitizer can't see. */
+#ifdef __SANITIZE_THREAD__
+static char kernel;
+
+#define SAY_BEFORE_REPLY() __tsan_release(&kernel)
+#define SAY_AFTER_REQUEST() __tsan_acquire(&kernel)
+#else
+#define SAY_BEFORE_REPLY() ((void)0)
+#define SAY_AFTER_REQUEST() ((void)0)
+#endif
+
 static ssize_t request_read(int fd, void *buf, size_t len, void *data)
 {
 	ssize_t n = read(fd, buf, len);
 	const struct fuse_in_header *header = buf;
 
 	(void)data;
+	SAY_AFTER_REQUEST();
 	if (n >= (ssize_t)(sizeof(*header) + 20) &&
 	    header->opcode == FUSE_INIT) {
 		struct fuse_init_in in = {0};
@@ -84,6 +101,7 @@ static ssize_t reply_writev(int fd, struct iovec *iov, int count, void *data)
 			complete_init(iov[1].iov_base);
 		init_unique = 0;
 	}
+	SAY_BEFORE_REPLY();
 	/* Not writev(): a sanitizer looks at the bytes after it has returned.
 	 * By then the caller has its answer, and may have closed the file that
 	 * they belong to. */
