@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "tools/lib/fault.h"
 #include "tools/lib/log.h"
+
+/* A file system with less than this is full. */
+#define FULL_BYTES (UINT64_C(1) << 20)
 
 const char *const table_names[TABLES] = {
 	[TABLE_NAMES] = "names",     [TABLE_OBJECTS] = "objects",
@@ -113,6 +117,20 @@ int db_txn_renew(struct env *env, MDB_txn *mdb)
 	return db_error(env, mdb_txn_renew(mdb));
 }
 
+/* LMDB calls a write that was cut short EIO; where its file system is full,
+ * that is why. */
+static int commit_error(struct env *env, int rc)
+{
+	mdb_filehandle_t fd;
+	struct statvfs st;
+
+	if (rc == EIO && mdb_env_get_fd(env->mdb, &fd) == 0 &&
+	    fstatvfs(fd, &st) == 0 &&
+	    (uint64_t)st.f_bavail * st.f_frsize < FULL_BYTES)
+		return -ENOSPC;
+	return db_error(env, rc);
+}
+
 int db_txn_commit(struct env *env, MDB_txn *mdb)
 {
 	struct guard guard;
@@ -130,7 +148,7 @@ int db_txn_commit(struct env *env, MDB_txn *mdb)
 	}
 	rc = mdb_txn_commit(mdb);
 	guard_leave(&guard);
-	return db_error(env, rc);
+	return commit_error(env, rc);
 }
 
 void db_txn_abort(struct env *env, MDB_txn *mdb)

@@ -26,6 +26,8 @@
 #define GROW_WAIT_NS (100 * CLOCK_NS_PER_MS)
 #define GROW_WAIT_TIGHT_NS (2 * CLOCK_NS_PER_SECOND)
 #define READERS_MAX 1024
+/* LMDB's lock file: its header and a cache line a reader, rounded up. */
+#define LOCK_BYTES (READERS_MAX * 64 + 4096)
 
 /* What lies at the start of LMDB's two meta pages (its version 1, 64-bit):
  * checked before LMDB sees it, for it divides by what it finds there. */
@@ -297,12 +299,35 @@ static int open_tables(struct env *env)
 	return db_error(env, rc);
 }
 
+/* LMDB maps its lock file with holes in it: on a full disk the first touch of
+ * one is SIGBUS.  So it gets its blocks before LMDB sees it; once LMDB has
+ * locked it, closing it here would take the lock away. */
+static int allocate_lock(const char *dir)
+{
+	char path[PATH_MAX];
+	int rc = path_join(path, sizeof(path), dir, "lock.mdb");
+	int fd;
+
+	if (rc < 0)
+		return rc;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	rc = -posix_fallocate(fd, 0, LOCK_BYTES);
+	close(fd);
+	/* A file system that can't is one that this can't happen on. */
+	return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
+}
+
 static int open_mdb(struct env *env)
 {
 	const unsigned flags = MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD;
 	int cleared;
-	int rc = mdb_env_create(&env->mdb);
+	int rc = allocate_lock(env->dir);
 
+	if (rc != 0)
+		return rc;
+	rc = mdb_env_create(&env->mdb);
 	if (rc != 0)
 		return db_error(env, rc);
 	mdb_env_set_userctx(env->mdb, env);

@@ -81,13 +81,12 @@ int state_read(const char *dir, struct env_state *ret)
 	return got < 0 ? (int)got : state_parse(text, ret);
 }
 
-static int write_file(int dir_fd, const char *name, const char *text)
+static int write_file(int dir_fd, const char *name, int flags, const char *text)
 {
 	size_t len = strlen(text);
 	int rc = 0;
 	ssize_t put;
-	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-			0600);
+	int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC | flags, 0600);
 
 	if (fd < 0)
 		return -errno;
@@ -96,6 +95,8 @@ static int write_file(int dir_fd, const char *name, const char *text)
 		rc = -errno;
 	else if ((size_t)put < len)
 		rc = -ENOSPC;
+	else if (ftruncate(fd, (off_t)len) < 0)
+		rc = -errno;
 	else if (fsync(fd) < 0)
 		rc = -errno;
 	if (close(fd) < 0 && rc == 0)
@@ -120,9 +121,17 @@ int state_write(const char *dir, const struct env_state *state)
 		 STATE_VERSION, state->boot[0] != '\0' ? state->boot : "-",
 		 state->clean, state->damaged, state->rebuilding, state->bytes,
 		 state->mtime_ns);
-	rc = write_file(dir_fd, "state.new", text);
+	rc = write_file(dir_fd, "state.new", O_CREAT | O_TRUNC, text);
 	if (rc == 0 && renameat(dir_fd, "state.new", dir_fd, "state") < 0)
 		rc = -errno;
+	if (rc == -ENOSPC) {
+		/* On a full disk the old one's block is all there is. What a
+		 * crash leaves of it does not parse: a rebuild. */
+		unlinkat(dir_fd, "state.new", 0);
+		rc = write_file(dir_fd, "state", 0, text);
+		if (rc == -ENOENT)
+			rc = -ENOSPC;
+	}
 	if (rc == 0 && fsync(dir_fd) < 0)
 		rc = -errno;
 	close(dir_fd);
