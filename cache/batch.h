@@ -76,6 +76,8 @@ int batch_announce(struct batch *batch);
 /* The records are in a bucket: one transaction of the index; then the arena
  * hears that slots are clean.  0 or -errno: all of it will be written again. */
 int batch_finish(struct batch *batch);
+/* The queue is empty: is that what the counters say, too? */
+void batch_recount(struct batch *batch);
 void batch_release(struct batch *batch);
 
 #endif

@@ -172,6 +172,33 @@ static int finish_in(struct batch *batch, struct meta_txn *txn)
 	return error < 0 ? error : 0;
 }
 
+/* Of a page that was deleted, and of a commit that failed, nobody knows the
+ * size any more. */
+static void count_empty(struct cache *cache, struct meta_txn *txn)
+{
+	bool pending = false;
+
+	if (meta_pending_each(txn, 0, any_pending, &pending) < 0 || pending)
+		return;
+	atomic_store(&cache->counters->pending_pages, 0);
+	atomic_store(&cache->counters->pending_bytes, 0);
+}
+
+void batch_recount(struct batch *batch)
+{
+	struct cache *cache = batch->cache;
+	struct meta_txn *txn;
+
+	if (!atomic_load(&cache->counters->pending_pages) &&
+	    !atomic_load(&cache->counters->pending_bytes))
+		return;
+	/* A write transaction: nobody counts up meanwhile. */
+	if (meta_begin_write(cache->meta, &txn) != 0)
+		return;
+	count_empty(cache, txn);
+	meta_abort(txn);
+}
+
 static void subtract(_Atomic uint64_t *counter, uint64_t n)
 {
 	uint64_t value = atomic_load(counter);
@@ -184,7 +211,6 @@ static void subtract(_Atomic uint64_t *counter, uint64_t n)
 static void count(struct batch *batch, struct meta_txn *txn)
 {
 	struct cache_counters *counters = batch->cache->counters;
-	bool pending = false;
 
 	for (size_t i = 0; i < batch->page_count; i++) {
 		const struct batch_page *page = &batch->pages[i];
@@ -196,11 +222,7 @@ static void count(struct batch *batch, struct meta_txn *txn)
 		CACHE_COUNT(batch->cache, written_pages, page->complete);
 	}
 	CACHE_COUNT(batch->cache, written_bytes, batch->bytes);
-	/* Of a page that was deleted nobody knows the size any more. */
-	if (meta_pending_each(txn, 0, any_pending, &pending) >= 0 && !pending) {
-		atomic_store(&counters->pending_pages, 0);
-		atomic_store(&counters->pending_bytes, 0);
-	}
+	count_empty(batch->cache, txn);
 }
 
 /* A page that is dropped here has no name the next time, and its row goes. */

@@ -189,8 +189,9 @@ static int open_disk(struct cache *cache, char *reason)
 	buckets.io = cache->io;
 	error = buckets_open(&buckets, &cache->buckets, why);
 	if (error)
-		return fail(reason, error, "%s: %s", buckets.dir,
-			    why[0] ? why : strerror(-error));
+		return why[0] ? fail(reason, error, "%s", why)
+			      : fail(reason, error, "%s: %s", buckets.dir,
+				     strerror(-error));
 	cache->hlc.node = buckets_node(cache->buckets);
 	return 0;
 }
@@ -207,10 +208,11 @@ static int open_index(struct cache *cache, bool memory_fresh, char *reason)
 	int outcome = meta_open(&config, &cache->meta);
 
 	if (outcome < 0)
-		return fail(reason, outcome, "%s: cannot open the index: %s",
+		return fail(reason, outcome, "%s: cannot open the index: %s%s",
 			    config.disk_dir ? config.disk_dir
 					    : config.memory_dir,
-			    strerror(-outcome));
+			    strerror(-outcome),
+			    outcome == -ENOSPC ? "; make some room there" : "");
 	return outcome;
 }
 

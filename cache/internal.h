@@ -287,6 +287,10 @@ int writeback_wait(struct writeback *writeback, uint64_t clock, bool sync,
  * after a kick. */
 int writeback_wait_batch(struct writeback *writeback, uint64_t deadline_ns);
 
+/* The index has no room on its disk: waits until buckets above the cap, as it
+ * stands now, have been evicted.  0; -ENOSPC: no disk tier; -ETIMEDOUT. */
+int writeback_make_room(struct writeback *writeback, uint64_t deadline_ns);
+
 /* Writes chunks of a page that outgrows memory before its commit: appends them
  * as one batch, on the write-behind thread, and sets their places.  Nothing of
  * the index changes: the commit puts their META_DISK rows (and counts their

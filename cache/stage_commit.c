@@ -372,6 +372,22 @@ static int try_commit(struct cache_staging *staging, bool *ret_done)
 	return error;
 }
 
+/* The index finds no room on a disk that others have filled: old pages make
+ * room for new ones. */
+static int commit_with_room(struct cache_staging *staging, uint64_t deadline_ns,
+			    bool *ret_done)
+{
+	struct cache *cache = staging->cache;
+	int error = try_commit(staging, ret_done);
+
+	if (error == -ENOSPC &&
+	    !writeback_make_room(cache->writeback, deadline_ns))
+		error = try_commit(staging, ret_done);
+	if (error == -ENOSPC)
+		CACHE_COUNT(cache, no_space, 1);
+	return error;
+}
+
 void stage_forget_rows(struct cache_staging *staging,
 		       const struct stage_chunk *chunk)
 {
@@ -400,6 +416,7 @@ static bool has_name(struct cache_staging *staging)
 
 int stage_commit(struct cache_staging *staging, bool *ret_committed)
 {
+	struct writeback *writeback = staging->cache->writeback;
 	uint64_t deadline = clock_deadline_ns(staging->staged_bytes);
 	int error;
 
@@ -412,17 +429,18 @@ int stage_commit(struct cache_staging *staging, bool *ret_committed)
 	if (!error)
 		error = stage_seal(staging, deadline);
 	if (!error)
-		error = try_commit(staging, ret_committed);
+		error = commit_with_room(staging, deadline, ret_committed);
 	if (error == COMMIT_DETACH) {
 		error = stage_recut(staging, staging->entry.chunk_shift,
 				    deadline);
 		if (!error)
 			error = stage_seal(staging, deadline);
 		if (!error)
-			error = try_commit(staging, ret_committed);
+			error = commit_with_room(staging, deadline,
+						 ret_committed);
 	}
 	assert(error <= 0);
-	if (*ret_committed)
-		writeback_kick(staging->cache->writeback, false);
+	/* A failure, too: what it had counted as pending is counted again. */
+	writeback_kick(writeback, false);
 	return error;
 }

@@ -15,6 +15,7 @@
 #define RETRY_MAX_NS (5 * CLOCK_NS_PER_SECOND)
 #define RETRY_SOON_NS (20 * CLOCK_NS_PER_MS)
 #define EVICTIONS_MAX 8
+#define TRIM_EVERY_NS (5 * CLOCK_NS_PER_SECOND)
 #define TOMBS_EVERY_NS (60 * CLOCK_NS_PER_SECOND)
 #define TOMBS_KEPT_NS (7 * 24 * 3600 * (int64_t)CLOCK_NS_PER_SECOND)
 #define TOMBS_AT_ONCE 1000u
@@ -50,6 +51,9 @@ struct writeback {
 	int failure;	  /* of the last batch: -EIO, -ENOSPC, ... or 0 */
 	uint64_t sync_wanted, sync_done;
 	int sync_result;
+	bool trim_wanted;  /* somebody waits for room on the disk */
+	uint64_t trims;	   /* done */
+	uint64_t tombs_ns; /* when tombs were swept last */
 	struct spill *spills;
 };
 
@@ -107,6 +111,7 @@ static int write_batch(struct writeback *writeback)
 	bool on = !error && batch_gets_on(batch);
 
 	if (!error && batch_empty(batch)) {
+		batch_recount(batch);
 		batch_release(batch);
 		return 0;
 	}
@@ -124,11 +129,27 @@ static int write_batch(struct writeback *writeback)
 	return error ? error : 1;
 }
 
+/* Others fill the disk, too: what is above the cap as it stands now goes. */
+static void trim(struct writeback *writeback)
+{
+	struct cache *cache = writeback->cache;
+
+	for (int i = 0; i < EVICTIONS_MAX && bucket_excess(cache->buckets, 0);
+	     i++) {
+		if (evict_bucket(cache) != 0)
+			break;
+	}
+}
+
 static void sweep_tombs(struct writeback *writeback)
 {
 	int64_t before_ns = (int64_t)clock_realtime_ns() - TOMBS_KEPT_NS;
+	uint64_t now_ns = clock_monotonic_ns();
 	struct meta_txn *txn;
 
+	if (now_ns < writeback->tombs_ns + TOMBS_EVERY_NS)
+		return;
+	writeback->tombs_ns = now_ns;
 	if (meta_begin_write(writeback->cache->meta, &txn) != 0)
 		return;
 	if (meta_tomb_sweep(txn, before_ns, TOMBS_AT_ONCE) > 0)
@@ -145,14 +166,14 @@ static uint64_t sleep_until(const struct writeback *writeback, uint64_t now_ns)
 	const struct cache *cache = writeback->cache;
 	uint64_t until_ns;
 
-	if (writeback->stop || writeback->spills)
+	if (writeback->stop || writeback->spills || writeback->trim_wanted)
 		return 0;
 	if (writeback->retry_ns > now_ns)
 		return writeback->retry_ns;
 	if (writeback->sync_wanted != writeback->sync_done)
 		return 0;
 	if (!writeback->since_ns)
-		return now_ns + TOMBS_EVERY_NS;
+		return now_ns + TRIM_EVERY_NS;
 	if (writeback->urgent ||
 	    atomic_load(&cache->counters->pending_bytes) >= GATHER_BYTES)
 		return 0;
@@ -208,6 +229,16 @@ static void do_sync(struct writeback *writeback)
 	pthread_cond_broadcast(&writeback->done);
 }
 
+static void do_trim(struct writeback *writeback)
+{
+	writeback->trim_wanted = false;
+	pthread_mutex_unlock(&writeback->lock);
+	trim(writeback);
+	pthread_mutex_lock(&writeback->lock);
+	writeback->trims++;
+	pthread_cond_broadcast(&writeback->done);
+}
+
 static void note_failure(struct writeback *writeback, int error)
 {
 	writeback->pause_ns =
@@ -232,6 +263,8 @@ static void do_batch(struct writeback *writeback)
 		alarm_clear(writeback);
 	else if (result != -EAGAIN)
 		alarm_raise(writeback, result);
+	if (result == -ENOSPC)
+		trim(writeback);
 	pthread_mutex_lock(&writeback->lock);
 	writeback->rounds++;
 	if (result == -EAGAIN) {
@@ -261,12 +294,15 @@ static void *run(void *arg)
 			do_spill(writeback);
 		} else if (writeback->stop) {
 			break;
+		} else if (writeback->trim_wanted) {
+			do_trim(writeback);
 		} else if (writeback->since_ns) {
 			do_batch(writeback);
 		} else if (writeback->sync_wanted != writeback->sync_done) {
 			do_sync(writeback);
 		} else {
 			pthread_mutex_unlock(&writeback->lock);
+			trim(writeback);
 			sweep_tombs(writeback);
 			pthread_mutex_lock(&writeback->lock);
 		}
@@ -461,6 +497,25 @@ int writeback_wait_batch(struct writeback *writeback, uint64_t deadline_ns)
 	}
 	if (writeback->batches == batches && writeback->failure)
 		error = writeback->failure;
+	pthread_mutex_unlock(&writeback->lock);
+	return error;
+}
+
+int writeback_make_room(struct writeback *writeback, uint64_t deadline_ns)
+{
+	uint64_t trims;
+	int error = 0;
+
+	if (!writeback->running)
+		return -ENOSPC;
+	pthread_mutex_lock(&writeback->lock);
+	/* The one under way may have looked before there was a need. */
+	trims = writeback->trims + 1;
+	while (!error && writeback->trims <= trims) {
+		writeback->trim_wanted = true;
+		pthread_cond_signal(&writeback->wake);
+		error = wait_done(writeback, deadline_ns);
+	}
 	pthread_mutex_unlock(&writeback->lock);
 	return error;
 }

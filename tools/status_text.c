@@ -160,7 +160,8 @@ static const struct alarm {
 	 "disk tier would have kept them"},
 	{"no_space_total",
 	 "writes were refused with ENOSPC: memory was full of pages that are "
-	 "open or could not be written to disk"},
+	 "open or could not be written to disk, or others have filled the "
+	 "disk"},
 	{"unseen_processes_total",
 	 "writers in another pid namespace: a page that one of them writes in "
 	 "place stays half-written when it is killed ('pagefs doctor')"},
