@@ -130,6 +130,8 @@ static int read_options(struct options *options, struct mount_options *values,
 		r = options_parse_file(options, values->config, &text);
 	if (r)
 		wrong(strbuf_text(&text));
+	else if (values->memory_bytes && values->memory_bytes < MEMORY_MIN)
+		r = wrong("--memory must be at least 16M");
 	else if (argc - first == 0)
 		r = wrong("where to? Give a mount point");
 	else if (argc - first > 1)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +35,8 @@ struct serve {
 	struct fs fs;
 	struct mount_control control;
 	char memory_dir[PATH_MAX];
-	int pipe; /* to the parent; -1 once it has been answered */
+	bool memory_new; /* there was no arena before */
+	int pipe;	 /* to the parent; -1 once it has been answered */
 	pthread_t ticker;
 	bool ticking;
 	_Atomic bool ready; /* INIT has come */
@@ -138,6 +138,18 @@ static int open_memory(struct serve *serve)
 	int error = arena_place(plan->instance, bytes, serve->memory_dir,
 				sizeof(serve->memory_dir), &room);
 
+	pid_t pid = 0;
+
+	if (error == -EBUSY) {
+		arena_look(serve->memory_dir, &pid);
+		return fail(serve, error,
+			    "%s is in use by another pagefs, pid %ld; unmount "
+			    "that one, or give this one a directory of its "
+			    "own (--disk)",
+			    plan->disk_dir[0] ? plan->disk_dir
+					      : plan->mount_point,
+			    (long)pid);
+	}
 	if (error == -ENOSPC)
 		return fail(serve, error,
 			    "the memory tier of %s does not fit: there is room "
@@ -149,6 +161,7 @@ static int open_memory(struct serve *serve)
 		return fail(serve, error,
 			    "cannot make a directory for the memory tier: %s",
 			    strerror(-error));
+	serve->memory_new = arena_look(serve->memory_dir, &pid) == ARENA_FRESH;
 	return 0;
 }
 
@@ -292,23 +305,12 @@ static int open_all(struct serve *serve)
 	return error;
 }
 
-static bool is_empty(const char *path)
-{
-	DIR *dir = opendir(path);
-	const struct dirent *entry;
-	bool empty = dir != NULL;
-
-	while (empty && (entry = readdir(dir)))
-		empty = entry->d_name[0] == '.';
-	if (dir)
-		closedir(dir);
-	return empty;
-}
-
 static void close_all(struct serve *serve)
 {
 	struct fs *fs = &serve->fs;
-	bool keep = serve->control.keep_memory;
+	/* A tier that nobody ever used is not left lying about. */
+	bool keep = serve->control.keep_memory &&
+		    (serve->ready || !serve->memory_new);
 
 	serve->ended = true;
 	if (serve->ticking)
@@ -319,8 +321,7 @@ static void close_all(struct serve *serve)
 		cache_close(fs->cache, keep);
 		if (!keep)
 			(void)arena_unplace(serve->memory_dir);
-	} else if (is_empty(serve->memory_dir)) {
-		/* It was made for nothing; another start's would not be. */
+	} else if (serve->memory_new) {
 		(void)arena_unplace(serve->memory_dir);
 	}
 	inval_free(fs->inval);

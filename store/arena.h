@@ -83,9 +83,14 @@ struct arena_stats {
  * the kernel knows it); else $XDG_RUNTIME_DIR/pagefs/<instance> or
  * /dev/shm/pagefs-<uid>/<instance>, whichever file system has room.  Writes
  * the path to ret_path.  0, or -ENOSPC with *ret_room set to the bytes that
- * are there, or another -errno.  Call before any thread starts. */
+ * are there; -EBUSY, with the path: another pagefs has that arena open, and it
+ * is left alone; or another -errno.  Call before any thread starts. */
 int arena_place(const char *instance, uint64_t bytes, char *ret_path,
 		size_t path_bytes, uint64_t *ret_room);
+/* What lies in the directory that arena_place() chose: ARENA_FRESH (nothing
+ * yet), ARENA_KEPT (an arena; nobody has it open), or -EBUSY and the pid of the
+ * pagefs that has (0: it doesn't say). */
+int arena_look(const char *path, pid_t *ret_pid);
 /* Undoes arena_place(): removes the directory, its files and its tmpfs. */
 int arena_unplace(const char *path);
 

@@ -26,8 +26,8 @@
 #define ARENA_FORMAT_VERSION 1u
 #define ARENA_SUPERBLOCK_BYTES 4096u
 
-/* Only `clean` changes while the arena lives; the checksum is of what stands
- * before it. */
+/* Only `clean` and `pid` change while the arena lives; the checksum is of what
+ * stands before it. */
 struct arena_superblock {
 	uint8_t magic[8];
 	struct le32 version;
@@ -38,12 +38,14 @@ struct arena_superblock {
 	struct le32 header_bytes; /* of one slot: 64 */
 	struct le64 checksum;	  /* XXH3-64, seed 0 */
 	struct le32 clean;	  /* 1: closed in order */
-	uint8_t reserved[4044];
+	struct le32 pid;	  /* of whoever has it open, for messages */
+	uint8_t reserved[4040];
 };
 static_assert(sizeof(struct arena_superblock) == 4096, "superblock");
 static_assert(offsetof(struct arena_superblock, arena_bytes) == 16, "layout");
 static_assert(offsetof(struct arena_superblock, checksum) == 40, "layout");
 static_assert(offsetof(struct arena_superblock, clean) == 48, "layout");
+static_assert(offsetof(struct arena_superblock, pid) == 52, "layout");
 
 /* `state` of a region. */
 #define ARENA_REGION_NONE 0u /* no class; its files, if any, are left-overs */

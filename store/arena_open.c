@@ -190,6 +190,7 @@ static int start(struct arena *arena, const char *dir)
 	if (outcome == ARENA_FRESH)
 		arena_superblock_init(arena);
 	set_clean(arena, 0);
+	arena->superblock->pid = le32_put((uint32_t)getpid());
 	arena->unclean = outcome == ARENA_UNVERIFIED;
 	arena_load(arena);
 	return outcome;

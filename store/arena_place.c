@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "store/arena_format.h"
 #include "tools/lib/log.h"
 
 #define RUN_DIRECTORY "/run/pagefs"
@@ -72,6 +74,39 @@ static int make_private(const char *path)
 	    (st.st_mode & 022))
 		return -EPERM;
 	return 0;
+}
+
+/* ---- what is there ---- */
+
+int arena_look(const char *path, pid_t *ret_pid)
+{
+	struct arena_superblock superblock = {0};
+	char file[4096];
+	ssize_t got;
+	int fd, len = snprintf(file, sizeof(file), "%s/arena", path);
+
+	if (len < 0 || (size_t)len >= sizeof(file))
+		return -ENAMETOOLONG;
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? ARENA_FRESH : -errno;
+	if (!flock(fd, LOCK_SH | LOCK_NB)) {
+		close(fd);
+		return ARENA_KEPT;
+	}
+	got = pread(fd, &superblock, sizeof(superblock), 0);
+	close(fd);
+	*ret_pid = got == (ssize_t)sizeof(superblock)
+			   ? (pid_t)le32_get(superblock.pid)
+			   : 0;
+	return -EBUSY;
+}
+
+static bool in_use(const char *path)
+{
+	pid_t pid;
+
+	return arena_look(path, &pid) == -EBUSY;
 }
 
 /* ---- room ---- */
@@ -173,6 +208,9 @@ static int place_as_root(const char *path, uint64_t bytes, uint64_t *ret_room)
 	rc = make_private(path);
 	if (rc)
 		return rc;
+	/* Before a tmpfs that somebody works on gets another size. */
+	if (in_use(path))
+		return -EBUSY;
 	if (bytes > ram) {
 		*ret_room = ram;
 		return -ENOSPC;
@@ -204,6 +242,8 @@ static int place_below(const char *base, const char *sub, const char *instance,
 	rc = make_private(ret_path);
 	if (rc)
 		return rc;
+	if (in_use(ret_path))
+		return -EBUSY;
 	here = room_at(ret_path);
 	if (here >= shared_place_bytes(bytes))
 		return 0;
@@ -225,13 +265,13 @@ static int place_as_user(const char *instance, uint64_t bytes, char *ret_path,
 	if (run && *run == '/')
 		rc = place_below(run, "pagefs", instance, bytes, ret_path,
 				 path_bytes, &room);
-	if (!rc)
-		return 0;
+	if (!rc || rc == -EBUSY)
+		return rc;
 	snprintf(sub, sizeof(sub), "pagefs-%u", (unsigned)geteuid());
 	rc2 = place_below(SHM_DIRECTORY, sub, instance, bytes, ret_path,
 			  path_bytes, &room);
-	if (!rc2)
-		return 0;
+	if (!rc2 || rc2 == -EBUSY)
+		return rc2;
 	*ret_room = room;
 	return rc == -ENOSPC ? rc : rc2;
 }
@@ -252,17 +292,17 @@ int arena_place(const char *instance, uint64_t bytes, char *ret_path,
 		if ((size_t)len >= sizeof(path) || (size_t)len >= path_bytes)
 			return -ENAMETOOLONG;
 		rc = place_as_root(path, bytes, &room);
-		if (rc && rc != -ENOSPC)
+		if (rc && rc != -ENOSPC && rc != -EBUSY)
 			log_warning("cannot mount a tmpfs on %s (%s): the "
 				    "memory tier goes where a user's would; "
 				    "CAP_SYS_ADMIN would mend it",
 				    path, strerror(-rc));
 	}
-	if (rc && rc != -ENOSPC)
+	if (rc && rc != -ENOSPC && rc != -EBUSY)
 		rc = place_as_user(instance, bytes, path, sizeof(path), &room);
 	if (!rc && strlen(path) >= path_bytes)
 		rc = -ENAMETOOLONG;
-	if (!rc)
+	if (!rc || (rc == -EBUSY && strlen(path) < path_bytes))
 		memcpy(ret_path, path, strlen(path) + 1);
 	else if (rc == -ENOSPC)
 		*ret_room = room;
