@@ -267,6 +267,10 @@ static int mount_session(struct serve *serve)
 		return fail(serve, -ENODEV,
 			    "there is no /dev/fuse: load the module (modprobe "
 			    "fuse); a container needs --device /dev/fuse");
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		return fail(serve, -EACCES,
+			    "/dev/fuse is not open to this user: as root, "
+			    "chmod 666 /dev/fuse (udev usually does)");
 	if (fuse_session_mount(serve->fs.session, path) != 0)
 		return fail(serve, -EPERM, "cannot mount on %s: %s", path,
 			    geteuid() == 0
