@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/fixed.h"
 #include "cache/reads.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 struct evictor {
 	struct cache *cache;
 	pthread_t thread;
+	struct fixed *fixed; /* the thread's */
 	/* A slot is a victim only under this one; see evict_begin(). */
 	pthread_mutex_t victims_lock;
 
@@ -228,14 +230,16 @@ static void keep_level(struct cache *cache)
 		writeback_kick(cache->writeback, true);
 }
 
-static uint64_t work(struct cache *cache)
+static uint64_t work(struct evictor *evictor)
 {
-	uint64_t again_ns;
+	struct cache *cache = evictor->cache;
+	uint64_t again_ns, fixed_ns;
 
 	pages_work(cache->pages);
 	again_ns = fetches_work(cache->fetches);
 	keep_level(cache);
-	return again_ns;
+	fixed_ns = fixed_work(evictor->fixed, clock_monotonic_ns());
+	return fixed_ns < again_ns ? fixed_ns : again_ns;
 }
 
 static void sleep_until(struct evictor *evictor, uint64_t until_ns)
@@ -260,7 +264,7 @@ static void *run(void *arg)
 
 	pthread_setname_np(pthread_self(), "pagefs-evict");
 	while (!stop) {
-		uint64_t again_ns = work(evictor->cache);
+		uint64_t again_ns = work(evictor);
 
 		pthread_mutex_lock(&evictor->lock);
 		sleep_until(evictor, again_ns);
@@ -268,7 +272,7 @@ static void *run(void *arg)
 		stop = evictor->stop;
 		pthread_mutex_unlock(&evictor->lock);
 	}
-	(void)work(evictor->cache);
+	(void)work(evictor);
 	return NULL;
 }
 
@@ -289,8 +293,10 @@ int evictor_new(struct cache *cache, struct evictor **ret)
 	struct evictor *evictor = calloc(1, sizeof(*evictor));
 	int rc;
 
-	if (!evictor)
+	if (!evictor || fixed_new(cache, &evictor->fixed)) {
+		free(evictor);
 		return -ENOMEM;
+	}
 	evictor->cache = cache;
 	pthread_mutex_init(&evictor->victims_lock, NULL);
 	pthread_mutex_init(&evictor->lock, NULL);
@@ -300,6 +306,7 @@ int evictor_new(struct cache *cache, struct evictor **ret)
 	rc = pthread_create(&evictor->thread, NULL, run, evictor);
 	if (rc) {
 		*ret = NULL;
+		fixed_free(evictor->fixed);
 		free(evictor);
 	}
 	return -rc;
@@ -315,6 +322,7 @@ void evictor_free(struct evictor *evictor)
 	pthread_cond_signal(&evictor->wake);
 	pthread_mutex_unlock(&evictor->lock);
 	pthread_join(evictor->thread, NULL);
+	fixed_free(evictor->fixed);
 	pthread_cond_destroy(&evictor->wake);
 	pthread_mutex_destroy(&evictor->lock);
 	pthread_mutex_destroy(&evictor->victims_lock);

@@ -20,6 +20,7 @@
  *   evict.c      victims, watermark eviction, the evictor's thread
  *   evict_bucket.c  bucket eviction
  *   evict_hand.c the operator's evict
+ *   fixed.c      the arena's memory as the disk ring's fixed buffers
  *   writeback.c  pending pages and facts to buckets, in order
  *   staging.c, stage_*.c  writers and commits
  *   recover.c    start: claims slots, drops what is lost

@@ -70,6 +70,8 @@ static void add_io(struct values *values, struct io *io)
 	GAUGE("io_fixed_buffers", s.fixed_buffers,
 	      "1 where reads go into registered memory.");
 	COUNTER("io_reads", s.reads, "Disk reads.");
+	COUNTER("io_reads_fixed", s.reads_fixed,
+		"Of these, into registered memory.");
 	COUNTER("io_writes", s.writes, "Disk writes.");
 	COUNTER("io_syncs", s.syncs, "Disk syncs.");
 	COUNTER("io_submissions", s.submissions, "Batches submitted.");

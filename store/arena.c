@@ -293,3 +293,18 @@ void arena_each_region(struct arena *arena,
 	}
 	pthread_mutex_unlock(&arena->grow_lock);
 }
+
+uint64_t arena_layout(const struct arena *arena)
+{
+	return atomic_load_explicit(&arena->layout, memory_order_relaxed);
+}
+
+void arena_on_unmap(struct arena *arena,
+		    void (*gone)(void *arg, void *start, size_t len_bytes),
+		    void *arg)
+{
+	pthread_mutex_lock(&arena->grow_lock);
+	arena->on_unmap = gone;
+	arena->on_unmap_arg = arg;
+	pthread_mutex_unlock(&arena->grow_lock);
+}

@@ -192,5 +192,16 @@ void arena_each_region(struct arena *arena,
 		       void (*each)(void *arg, void *start, size_t len_bytes,
 				    uint32_t slot_bytes),
 		       void *arg);
+/* Rises when slots are mapped for the first time, and when they are unmapped.
+ * Any thread, no lock. */
+uint64_t arena_layout(const struct arena *arena);
+/* `gone` is called before the memory of a region that changes its class is
+ * unmapped (nothing uses it any more): with locks held, so it must neither
+ * block nor call the arena.  NULL: nobody any more; returns when no call is
+ * under way.
+ */
+void arena_on_unmap(struct arena *arena,
+		    void (*gone)(void *arg, void *start, size_t len_bytes),
+		    void *arg);
 
 #endif

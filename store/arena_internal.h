@@ -136,6 +136,11 @@ struct arena {
 	} sizes[ARENA_SIZES_MAX]; /* most recent first */
 	uint32_t sizes_seen;	  /* sum of theirs */
 
+	/* Guarded by grow_lock, under which regions are unmapped. */
+	void (*on_unmap)(void *arg, void *start, size_t len_bytes);
+	void *on_unmap_arg;
+
+	_Atomic uint64_t layout;
 	_Atomic uint64_t dirty_bytes;
 	struct arena_stripe pinned[ARENA_STRIPES];
 };

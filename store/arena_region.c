@@ -141,10 +141,12 @@ int arena_region_prepare(struct arena *arena, slot_t slot)
 		rc = make_slot_file(arena, slot, region->slot_bytes);
 	else
 		rc = allocate_in_file(arena, slot, region->slot_bytes);
-	if (!rc)
-		atomic_fetch_or_explicit(&state->word, WORD_READY,
-					 memory_order_relaxed);
-	return rc;
+	if (rc)
+		return rc;
+	atomic_fetch_or_explicit(&state->word, WORD_READY,
+				 memory_order_relaxed);
+	atomic_fetch_add_explicit(&arena->layout, 1, memory_order_relaxed);
+	return 0;
 }
 
 int arena_region_adopt(struct arena *arena, slot_t slot)
@@ -177,6 +179,11 @@ int arena_region_clean(struct arena *arena, struct arena_region *region)
 	char name[NAME_BYTES];
 	int rc, rc2;
 
+	if (arena->on_unmap)
+		arena->on_unmap(arena->on_unmap_arg,
+				region_data(arena, region->index),
+				(size_t)arena->region_bytes);
+	atomic_fetch_add_explicit(&arena->layout, 1, memory_order_relaxed);
 	rc = arena_sys_unmap(region_data(arena, region->index),
 			     (size_t)arena->region_bytes);
 	rc2 = arena_sys_unmap(region_headers(arena, region->index),

@@ -46,8 +46,21 @@ struct queue {
 struct registration {
 	const struct io_range *ranges;
 	unsigned count;
-	unsigned result;
+	uint64_t epoch;
+	int result;
 	bool done;
+};
+
+/* Memory that is to be taken out of the registered buffers before the next
+ * request starts; past so many, all of them. */
+#define FORGOTTEN_MAX 32u
+
+struct forgotten {
+	struct {
+		void *start;
+		size_t len_bytes;
+	} ranges[FORGOTTEN_MAX];
+	unsigned count; /* FORGOTTEN_MAX + 1: all */
 };
 
 struct io {
@@ -75,6 +88,8 @@ struct io {
 	bool opened;
 	int open_error;
 	struct registration *registration;
+	struct forgotten forgotten;
+	uint64_t epoch; /* calls of io_forget() */
 	struct io_stats stats;
 };
 
@@ -172,6 +187,7 @@ static void finish(struct io *io, struct io_request *request, int64_t res)
 	switch (request->operation) {
 	case IO_READ:
 		io->stats.reads++;
+		io->stats.reads_fixed += request->notes.fixed;
 		io->stats.bytes_read += res > 0 ? (uint64_t)res : 0;
 		break;
 	case IO_WRITE:
@@ -379,8 +395,24 @@ static bool has_room(const struct io *io, const struct io_request *request)
 	       (!is_write(request) || io->writes_in_flight < io->write_depth);
 }
 
+static void forget(struct io *io, const struct forgotten *forgotten)
+{
+	if (!forgotten->count || !io->engine->forget)
+		return;
+	if (forgotten->count > FORGOTTEN_MAX) {
+		io->engine->forget(io->engine_state, NULL, 0);
+		return;
+	}
+	for (unsigned i = 0; i < forgotten->count; i++)
+		io->engine->forget(io->engine_state, forgotten->ranges[i].start,
+				   forgotten->ranges[i].len_bytes);
+}
+
+/* A request for memory that has taken the place of what is forgotten came
+ * after that, so whoever sees the one sees the other. */
 static void start_waiting(struct io *io, uint64_t now_ns)
 {
+	struct forgotten forgotten;
 	struct io_request *request;
 	struct queue taken;
 
@@ -390,7 +422,12 @@ static void start_waiting(struct io *io, uint64_t now_ns)
 		queue_push(&taken, request);
 	if (taken.first)
 		io->stats.submissions++;
+	forgotten.count = io->forgotten.count;
+	if (forgotten.count)
+		forgotten = io->forgotten;
+	io->forgotten.count = 0;
 	pthread_mutex_unlock(&io->lock);
+	forget(io, &forgotten);
 
 	while ((request = queue_pop(&taken))) {
 		uint64_t delay_ns = injected_delay_ns(request);
@@ -422,18 +459,26 @@ static void register_ranges(struct io *io)
 	struct registration *registration;
 	const char *why = NULL;
 
+	bool stale;
+
 	pthread_mutex_lock(&io->lock);
 	registration = io->registration;
+	stale = registration && registration->epoch != io->epoch;
 	pthread_mutex_unlock(&io->lock);
 	if (!registration)
 		return;
-	if (io->engine->register_ranges)
-		registration->result = io->engine->register_ranges(
+	/* What is forgotten from here on is taken out again before anything
+	 * uses it. */
+	if (stale)
+		registration->result = -ESTALE;
+	else if (io->engine->register_ranges)
+		registration->result = (int)io->engine->register_ranges(
 			io->engine_state, registration->ranges,
 			registration->count, &why);
 	pthread_mutex_lock(&io->lock);
-	io->stats.fixed_buffers = registration->result > 0;
-	if (why || io->engine->register_ranges)
+	if (!stale)
+		io->stats.fixed_buffers = registration->result > 0;
+	if (!stale && (why || io->engine->register_ranges))
 		io->stats.why = why;
 	io->registration = NULL;
 	registration->done = true;
@@ -449,7 +494,7 @@ static bool fall_asleep(struct io *io, uint64_t *until_ns)
 	pthread_mutex_lock(&io->lock);
 	if (next_deadline_ns(io) < *until_ns)
 		*until_ns = next_deadline_ns(io);
-	work = io->rejected.first || io->registration ||
+	work = io->rejected.first || io->registration || io->forgotten.count ||
 	       (io->reads.first && has_room(io, io->reads.first)) ||
 	       (io->writes.first && has_room(io, io->writes.first));
 	end = io->closing && io->in_flight == 0 && !io->reads.first &&
@@ -630,10 +675,11 @@ void io_close(struct io *io)
 	io_free(io);
 }
 
-unsigned io_register(struct io *io, const struct io_range *ranges,
-		     unsigned count)
+int io_register(struct io *io, const struct io_range *ranges, unsigned count,
+		uint64_t epoch)
 {
-	struct registration registration = {.ranges = ranges, .count = count};
+	struct registration registration = {
+		.ranges = ranges, .count = count, .epoch = epoch};
 
 	assert(!pthread_equal(pthread_self(), io->thread));
 	pthread_mutex_lock(&io->lock);
@@ -649,6 +695,36 @@ unsigned io_register(struct io *io, const struct io_range *ranges,
 		pthread_cond_wait(&io->changed, &io->lock);
 	pthread_mutex_unlock(&io->lock);
 	return registration.result;
+}
+
+void io_forget(struct io *io, void *start, size_t len_bytes)
+{
+	struct forgotten *forgotten = &io->forgotten;
+
+	pthread_mutex_lock(&io->lock);
+	io->epoch++;
+	if (forgotten->count < FORGOTTEN_MAX) {
+		forgotten->ranges[forgotten->count].start = start;
+		forgotten->ranges[forgotten->count].len_bytes = len_bytes;
+	}
+	if (forgotten->count <= FORGOTTEN_MAX)
+		forgotten->count++;
+	/* Until the kernel has let go of the old memory, it is used twice. */
+	if (io->asleep && io->stats.fixed_buffers) {
+		io->asleep = false;
+		io->engine->wake(io->engine_state);
+	}
+	pthread_mutex_unlock(&io->lock);
+}
+
+uint64_t io_epoch(struct io *io)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&io->lock);
+	epoch = io->epoch;
+	pthread_mutex_unlock(&io->lock);
+	return epoch;
 }
 
 void io_submit(struct io *io, struct io_request **requests, unsigned count)

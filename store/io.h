@@ -19,7 +19,8 @@
  * completion; io.read.short, io.write.short cut one in half; io.read.late,
  * io.write.late, io.sync.late hold a request back, as if the disk were slow,
  * for as many milliseconds as the fault's error number says: its bytes move
- * only then. io.ring.init and io.ring.register fail the set-up of the ring.
+ * only then. io.ring.init and io.ring.register fail the set-up of the ring,
+ * io.ring.several the registration of a range of several files.
  */
 
 #include <stdbool.h>
@@ -58,6 +59,7 @@ struct io_notes {
 	uint32_t moved_bytes; /* ring's thread; of a read or write cut short */
 	uint16_t tries;	      /* ring's thread; -EAGAIN so far */
 	uint8_t state;	      /* ring's lock */
+	bool fixed;	      /* engine's; into a registered buffer */
 	bool answered;	      /* ring's thread; `done` has been called */
 };
 
@@ -89,6 +91,7 @@ struct io_stats {
 	const char *why;    /* why not io_uring, or why plain buffers */
 	bool fixed_buffers;
 	uint64_t reads, writes, syncs, submissions, timeouts;
+	uint64_t reads_fixed; /* of the reads: into registered buffers */
 	uint64_t bytes_read, bytes_written;
 	unsigned in_flight;
 };
@@ -101,20 +104,29 @@ void io_close(struct io *io);
 
 /* Registers address ranges as fixed buffers (up to 1 GiB each is what the
  * kernel takes; longer ones are split).  Requests that lie within one use it,
- * the rest plain buffers.  Failing (EINVAL for ranges of several files on
- * kernels before 6.18, ENOMEM under a small memlock limit) is no error: one
- * warning says the limit, the need and the command that raises it.  Replaces
- * what was registered before.  Returns how many ranges are registered.  Waits
- * for the ring's thread, which moves nothing while it pins (50 ms a GiB): not
- * from a callback. */
+ * the rest plain buffers.  Where the kernel refuses ranges of several files
+ * (EINVAL, before 6.18) each piece of a range is registered by itself, as far
+ * as the table of 16,384 goes.  Failing (that, or ENOMEM under a small memlock
+ * limit) is no error: one warning says the limit, the need and the command that
+ * raises it.  Replaces what was registered before.  Returns how many ranges are
+ * registered, or -ESTALE (nothing was changed): io_forget() has been called
+ * since io_epoch() said `epoch`, so the ranges may be out of date.  Waits for
+ * the ring's thread, which moves nothing while it pins (50 ms a GiB): not from
+ * a callback. */
 struct io_range {
 	void *start;
 	size_t len_bytes;
+	size_t piece_bytes; /* a file's; 0: the range is of one file */
 	bool kept; /* registered by the last call too, and the same memory is
 		      mapped there still: it need not be pinned again */
 };
-unsigned io_register(struct io *io, const struct io_range *ranges,
-		     unsigned count);
+int io_register(struct io *io, const struct io_range *ranges, unsigned count,
+		uint64_t epoch);
+/* Other memory is about to be mapped there, and nothing in flight refers to
+ * what there is now: requests submitted from here on use no buffer registered
+ * there.  Never blocks; any thread. */
+void io_forget(struct io *io, void *start, size_t len_bytes);
+uint64_t io_epoch(struct io *io);
 
 /* Never blocks; the queue is bounded only by what callers submit, each of
  * which bounds its own.  After io_close() has begun: -ESHUTDOWN by `done`. */

@@ -28,6 +28,8 @@ struct io_engine {
 	/* As io_register(); NULL where there is nothing to gain. */
 	unsigned (*register_ranges)(void *engine, const struct io_range *ranges,
 				    unsigned count, const char **ret_why);
+	/* As io_forget(); start NULL: all of them. */
+	void (*forget)(void *engine, const void *start, size_t len_bytes);
 };
 
 extern const struct io_engine io_ring_engine;

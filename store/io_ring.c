@@ -33,6 +33,7 @@
 struct fixed {
 	char *start;
 	size_t len_bytes;
+	size_t piece_bytes; /* as io_range's */
 	unsigned index;
 	bool kept;
 };
@@ -46,6 +47,7 @@ struct ring {
 	bool table_made;      /* the table of FIXED_MAX buffers */
 	struct fixed *fixed;  /* in order of address */
 	unsigned fixed_count;
+	bool one_file; /* the kernel takes no buffer of several files */
 	bool warned;
 };
 
@@ -156,6 +158,7 @@ static void ring_start(void *engine, struct io_request *request)
 	unsigned len = request->len_bytes - resume;
 	const struct fixed *fixed = find_fixed(ring, data, len);
 
+	request->notes.fixed = fixed;
 	switch (request->operation) {
 	case IO_READ:
 		if (fixed)
@@ -285,6 +288,10 @@ static int set_buffer(struct ring *ring, const struct fixed *fixed, bool on)
 
 	if (n)
 		return n;
+	if (on && fixed->piece_bytes && fixed->len_bytes > fixed->piece_bytes)
+		n = fault_point("io.ring.several");
+	if (n)
+		return n;
 	if (on)
 		iov = (struct iovec){fixed->start, fixed->len_bytes};
 	n = io_uring_register_buffers_update_tag(&ring->uring, fixed->index,
@@ -301,26 +308,39 @@ static int compare_fixed(const void *a, const void *b)
 	return 0;
 }
 
-/* The ranges as buffers the kernel takes, none longer than 1 GiB, in order. */
-static struct fixed *split(const struct io_range *ranges, unsigned count,
+/* Whole files, where a range is of several. */
+static size_t buffer_bytes(const struct ring *ring,
+			   const struct io_range *range)
+{
+	size_t piece = range->piece_bytes;
+
+	if (!piece || piece > FIXED_BYTES_MAX)
+		return FIXED_BYTES_MAX;
+	return ring->one_file ? piece : FIXED_BYTES_MAX / piece * piece;
+}
+
+/* The ranges as buffers the kernel takes, in order. */
+static struct fixed *split(const struct ring *ring,
+			   const struct io_range *ranges, unsigned count,
 			   size_t *ret_count)
 {
 	struct fixed *pieces;
 	size_t n = 0;
 
 	for (unsigned i = 0; i < count; i++)
-		n += ranges[i].len_bytes / FIXED_BYTES_MAX + 1;
+		n += ranges[i].len_bytes / buffer_bytes(ring, &ranges[i]) + 1;
 	pieces = calloc(n + 1, sizeof(*pieces));
 	if (!pieces)
 		return NULL;
 	n = 0;
 	for (unsigned i = 0; i < count; i++) {
 		size_t done = 0, left = ranges[i].len_bytes;
+		size_t most = buffer_bytes(ring, &ranges[i]);
 
 		for (; left > 0; done += pieces[n - 1].len_bytes) {
 			pieces[n].start = (char *)ranges[i].start + done;
-			pieces[n].len_bytes =
-				left < FIXED_BYTES_MAX ? left : FIXED_BYTES_MAX;
+			pieces[n].len_bytes = left < most ? left : most;
+			pieces[n].piece_bytes = ranges[i].piece_bytes;
 			pieces[n].kept = ranges[i].kept;
 			left -= pieces[n++].len_bytes;
 		}
@@ -375,8 +395,7 @@ static void warn_plain(int error, size_t need_bytes)
 			    strerror(-error), text, need_bytes >> 10);
 	else
 		log_warning("io_uring: cannot register the arena as fixed "
-			    "buffers: %s (kernels before 6.18 may refuse a "
-			    "range of several files); memlock is limited to "
+			    "buffers: %s; memlock is limited to "
 			    "%s, needed are %zu KiB. Disk reads use plain "
 			    "buffers, which costs a few %% of CPU",
 			    strerror(-error), text, need_bytes >> 10);
@@ -400,8 +419,10 @@ static int add_buffers(struct ring *ring, struct fixed *pieces, size_t *count,
 			while (free_index < FIXED_MAX && used[free_index])
 				free_index++;
 			piece.index = free_index;
-			if (first == -ENOMEM || free_index == FIXED_MAX)
-				error = -ENOMEM;
+			if (first == -ENOMEM)
+				error = first;
+			else if (free_index == FIXED_MAX)
+				error = -E2BIG;
 			else
 				error = set_buffer(ring, &piece, true);
 			if (!error)
@@ -423,36 +444,34 @@ static unsigned count_whole(const struct ring *ring,
 	unsigned whole = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		size_t done = 0, len = ranges[i].len_bytes;
+		char *at = ranges[i].start, *end = at + ranges[i].len_bytes;
+		const struct fixed *fixed;
 
-		while (done < len) {
-			size_t piece = len - done < FIXED_BYTES_MAX
-					       ? len - done
-					       : FIXED_BYTES_MAX;
-
-			if (!find_fixed(ring, (char *)ranges[i].start + done,
-					piece))
-				break;
-			done += piece;
-		}
-		whole += done == len;
+		while (at < end && (fixed = find_fixed(ring, at, 1)) != NULL)
+			at = fixed->start + fixed->len_bytes;
+		whole += at == end;
 	}
 	return whole;
 }
 
-static unsigned ring_register(void *engine, const struct io_range *ranges,
-			      unsigned count, const char **ret_why)
+static bool several_files(const struct io_range *ranges, unsigned count)
 {
-	struct ring *ring = engine;
+	for (unsigned i = 0; i < count; i++)
+		if (ranges[i].piece_bytes &&
+		    ranges[i].len_bytes > ranges[i].piece_bytes)
+			return true;
+	return false;
+}
+
+/* 0, or the first refusal. */
+static int change_table(struct ring *ring, const struct io_range *ranges,
+			unsigned count)
+{
 	bool *used = calloc(FIXED_MAX, sizeof(*used));
-	size_t pieces_count = 0, need = 0;
-	struct fixed *pieces = split(ranges, count, &pieces_count);
+	size_t pieces_count = 0;
+	struct fixed *pieces = split(ring, ranges, count, &pieces_count);
 	int error = -ENOMEM;
 
-	for (unsigned i = 0; i < count; i++)
-		need += ranges[i].len_bytes;
-	/* What refers to the old table has to be in the kernel before. */
-	io_uring_submit(&ring->uring);
 	if (used && pieces)
 		error = make_table(ring);
 	if (error) {
@@ -467,14 +486,63 @@ static unsigned ring_register(void *engine, const struct io_range *ranges,
 	free(used);
 	ring->fixed = pieces;
 	ring->fixed_count = (unsigned)pieces_count;
+	return error;
+}
+
+static const char *why_plain(int error)
+{
+	switch (error) {
+	case -ENOMEM:
+		return "memlock is limited";
+	case -E2BIG:
+		return "there are more buffers than the kernel takes";
+	default:
+		return "the kernel refused the range";
+	}
+}
+
+static unsigned ring_register(void *engine, const struct io_range *ranges,
+			      unsigned count, const char **ret_why)
+{
+	struct ring *ring = engine;
+	size_t need = 0;
+	int error;
+
+	for (unsigned i = 0; i < count; i++)
+		need += ranges[i].len_bytes;
+	/* What refers to the old table has to be in the kernel before. */
+	io_uring_submit(&ring->uring);
+	error = change_table(ring, ranges, count);
+	if (error == -EINVAL && !ring->one_file &&
+	    several_files(ranges, count)) {
+		ring->one_file = true;
+		error = change_table(ring, ranges, count);
+	}
 	if (error) {
-		*ret_why = error == -ENOMEM ? "memlock is limited"
-					    : "the kernel refused the range";
+		*ret_why = why_plain(error);
 		if (!ring->warned)
 			warn_plain(error, need);
 		ring->warned = true;
 	}
 	return count_whole(ring, ranges, count);
+}
+
+static void ring_forget(void *engine, const void *start, size_t len_bytes)
+{
+	struct ring *ring = engine;
+	const char *from = start, *to = from + len_bytes;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < ring->fixed_count; i++) {
+		struct fixed *fixed = &ring->fixed[i];
+
+		if (start && (fixed->start >= to ||
+			      fixed->start + fixed->len_bytes <= from))
+			ring->fixed[kept++] = *fixed;
+		else
+			(void)set_buffer(ring, fixed, false);
+	}
+	ring->fixed_count = kept;
 }
 
 const struct io_engine io_ring_engine = {
@@ -485,4 +553,5 @@ const struct io_engine io_ring_engine = {
 	.wait = ring_wait,
 	.wake = ring_wake,
 	.register_ranges = ring_register,
+	.forget = ring_forget,
 };

@@ -602,14 +602,14 @@ static void reads_into_registered_memory_bring_the_same_bytes(void **state)
 		{.start = arena + (4 << 20), .len_bytes = 4 << 20},
 		{.start = arena, .len_bytes = 1 << 20}};
 	struct io_stats stats;
-	unsigned count;
+	int count;
 
 	transfer(f.io, IO_WRITE, f.fd, out, 1 << 20, 0);
 	for (int round = 0; round < 3; round++) {
 		/* Registered, kept, and then only the second one. */
 		ranges[0].kept = ranges[1].kept = round == 1;
 		count = io_register(f.io, ranges + (round == 2),
-				    round == 2 ? 1 : 2);
+				    round == 2 ? 1 : 2, 0);
 		io_get_stats(f.io, &stats);
 		if (*(enum io_mode *)*state == IO_AUTO &&
 		    strcmp(stats.engine, "io_uring") == 0 && !stats.why)
@@ -622,7 +622,7 @@ static void reads_into_registered_memory_bring_the_same_bytes(void **state)
 			assert_memory_equal(arena + at, out, 1 << 20);
 		}
 	}
-	assert_int_equal(io_register(f.io, NULL, 0), 0);
+	assert_int_equal(io_register(f.io, NULL, 0, 0), 0);
 	munmap(arena, LEN);
 	free(out);
 	end(&f);
@@ -636,7 +636,7 @@ static void a_refused_registration_leaves_plain_buffers(void **state)
 	struct io_stats stats;
 
 	fault_arm_periodic("io.ring.register", 1, EINVAL);
-	assert_int_equal(io_register(f.io, &range, 1), 0);
+	assert_int_equal(io_register(f.io, &range, 1, 0), 0);
 	io_get_stats(f.io, &stats);
 	assert_false(stats.fixed_buffers);
 	assert_int_equal(transfer(f.io, IO_WRITE, f.fd, data, 1 << 20, 0),
@@ -657,7 +657,7 @@ static void what_the_kernel_refuses_is_plain_and_the_rest_is_not(void **state)
 					      .len_bytes = 1 << 21};
 	transfer(f.io, IO_WRITE, f.fd, out, 1 << 20, 0);
 	fault_arm("io.ring.register", 2, EINVAL);
-	assert_int_equal(io_register(f.io, ranges, 3), 2);
+	assert_int_equal(io_register(f.io, ranges, 3, 0), 2);
 	io_get_stats(f.io, &stats);
 	assert_true(stats.fixed_buffers);
 	assert_non_null(stats.why);
@@ -672,6 +672,75 @@ static void what_the_kernel_refuses_is_plain_and_the_rest_is_not(void **state)
 		assert_memory_equal(data + at, out, len);
 	}
 	free(data);
+	free(out);
+	end(&f);
+}
+
+/* Slots of several files on a kernel that takes one file a buffer. */
+static void buffers_over_several_files_become_one_each(void **state)
+{
+	struct fixture f = begin(state, 8);
+	char *data = buffer(8 << 20, 16), *out = buffer(1 << 20, 3);
+	struct io_range range = {.start = data,
+				 .len_bytes = 8 << 20,
+				 .piece_bytes = 1 << 20,
+				 .kept = true};
+	struct io_stats stats;
+
+	transfer(f.io, IO_WRITE, f.fd, out, 1 << 20, 0);
+	fault_arm_periodic("io.ring.several", 1, EINVAL);
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(io_register(f.io, &range, 1, 0), 1);
+		io_get_stats(f.io, &stats);
+		assert_null(stats.why);
+		for (size_t at = 0; at < 8u << 20; at += 1 << 20)
+			assert_int_equal(transfer(f.io, IO_READ, f.fd,
+						  data + at, 1 << 20, 0),
+					 1 << 20);
+		io_get_stats(f.io, &stats);
+		assert_int_equal(8 * (round + 1), stats.reads_fixed);
+	}
+	fault_disarm_all();
+	free(data);
+	free(out);
+	end(&f);
+}
+
+/* The arena maps other memory at the same place: a read must not go to what
+ * was there before. */
+static void forgotten_memory_is_not_read_into_any_more(void **state)
+{
+	enum {
+		LEN = 2 << 20
+	};
+	struct fixture f = begin(state, 8);
+	char *place = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *out = buffer(LEN, 9);
+	struct io_range ranges[] = {{.start = place, .len_bytes = LEN},
+				    {.start = place + LEN, .len_bytes = LEN}};
+	uint64_t epoch = io_epoch(f.io);
+
+	transfer(f.io, IO_WRITE, f.fd, out, LEN, 0);
+	for (int round = 0; round < 100; round++) {
+		io_register(f.io, ranges, 2, epoch);
+		io_forget(f.io, place, LEN);
+		assert_ptr_equal(place,
+				 mmap(place, LEN, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+				      -1, 0));
+		for (int i = 0; i < 2; i++) {
+			char *at = place + i * LEN;
+
+			memset(at, 0, LEN);
+			assert_int_equal(
+				LEN, transfer(f.io, IO_READ, f.fd, at, LEN, 0));
+			assert_memory_equal(at, out, LEN);
+		}
+		assert_int_equal(-ESTALE, io_register(f.io, ranges, 2, epoch));
+		epoch = io_epoch(f.io);
+	}
+	munmap(place, 2 * LEN);
 	free(out);
 	end(&f);
 }
@@ -713,14 +782,14 @@ static int read_under_small_memlock(const char *path)
 	char *data = buffer(4 << 20, 17), *in = buffer(4 << 20, 0);
 	struct io_range range = {.start = in, .len_bytes = 4 << 20};
 	int fd = open(path, O_RDWR | O_DIRECT);
-	unsigned count;
+	int count;
 	struct io *io;
 
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 	drop_capabilities();
 	if (io_open(&config, &io) != 0)
 		return 1;
-	count = io_register(io, &range, 1);
+	count = io_register(io, &range, 1, 0);
 	if (count != 0)
 		return 2;
 	if (transfer(io, IO_WRITE, fd, data, 4 << 20, 0) != 4 << 20)
@@ -809,6 +878,8 @@ int main(void)
 		ON_BOTH(a_refused_registration_leaves_plain_buffers),
 		ON_BOTH(whichever_request_fails_the_others_do_not),
 		ON(RING, what_the_kernel_refuses_is_plain_and_the_rest_is_not),
+		ON(RING, buffers_over_several_files_become_one_each),
+		ON(RING, forgotten_memory_is_not_read_into_any_more),
 		cmocka_unit_test(without_io_uring_threads_take_over),
 		cmocka_unit_test(
 			a_memlock_limit_of_64_kib_leaves_plain_buffers),
