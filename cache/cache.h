@@ -113,8 +113,8 @@ struct cache_found {
 int cache_lookup(struct cache *cache, const struct cache_name *name,
 		 pid_t process, struct cache_found *ret);
 /* The root directory's entry, and any directory's by its object number. */
-int cache_directory(struct cache *cache, uint64_t dir,
-		    struct cache_found *ret, uint64_t *ret_parent);
+int cache_directory(struct cache *cache, uint64_t dir, struct cache_found *ret,
+		    uint64_t *ret_parent);
 
 struct cache_creator {
 	uid_t uid;
@@ -223,8 +223,8 @@ off_t cache_page_seek(struct cache_page *page, off_t offset, int whence);
 /* ---- facts about a page, for xattrs and `pagefs stat` ---- */
 
 struct cache_facts {
-	bool in_memory;	 /* all of it */
-	bool on_disk;	 /* all of it */
+	bool in_memory; /* all of it */
+	bool on_disk;	/* all of it */
 	uint64_t memory_bytes;
 	uint64_t disk_bytes;
 	struct page_version version;
