@@ -264,7 +264,8 @@ int rig_run(struct rig *rig, const char *words, ...)
 	return code;
 }
 
-static int mount_with(struct rig *rig, const char *more, va_list arguments)
+__attribute__((format(printf, 2, 0))) static int
+mount_with(struct rig *rig, const char *more, va_list arguments)
 {
 	char options[512], line[1024];
 	const char *usual = strstr(more, "--memory") ? "" : "--memory 64M ";
