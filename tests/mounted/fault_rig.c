@@ -353,6 +353,15 @@ void rig_said(struct rig *rig, const char *text)
 		fail_msg("\"%s\" is not in:\n%s", text, rig->out);
 }
 
+void rig_await_said(struct rig *rig, const char *text)
+{
+	struct timespec pause = {.tv_nsec = 20000000};
+
+	for (int i = 0; i < 250 && !strstr(rig_log(rig), text); i++)
+		nanosleep(&pause, NULL);
+	rig_said(rig, text);
+}
+
 double rig_stat(struct rig *rig, const char *name)
 {
 	static char text[RIG_OUTPUT_BYTES];

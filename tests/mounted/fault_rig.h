@@ -65,7 +65,9 @@ void rig_kill(struct rig *rig);
 /* All of the log, in rig->out; and how often it says something. */
 const char *rig_log(struct rig *rig);
 unsigned rig_log_count(struct rig *rig, const char *text);
+/* It must have said so; or come to say so within 5 s. */
 void rig_said(struct rig *rig, const char *text);
+void rig_await_said(struct rig *rig, const char *text);
 
 /* A figure of .pagefs/stats; -1: there is none of that name. */
 double rig_stat(struct rig *rig, const char *name);
