@@ -13,7 +13,6 @@
 #include "tools/lib/strbuf.h"
 
 #define EXIT_USAGE 2
-#define MEMORY_MIN (16ull << 20)
 
 static int wrong(const char *message)
 {
@@ -30,8 +29,8 @@ static uint64_t tenth_of_ram(void)
 
 	if (sysinfo(&info) == 0)
 		bytes = (uint64_t)info.totalram * info.mem_unit / 10;
-	bytes &= ~(uint64_t)(MEMORY_MIN - 1);
-	return bytes < MEMORY_MIN ? MEMORY_MIN : bytes;
+	bytes &= ~(uint64_t)(MOUNT_MEMORY_MIN - 1);
+	return bytes < MOUNT_MEMORY_MIN ? MOUNT_MEMORY_MIN : bytes;
 }
 
 static int disk_usual(char ret[PATH_MAX])
@@ -130,7 +129,8 @@ static int read_options(struct options *options, struct mount_options *values,
 		r = options_parse_file(options, values->config, &text);
 	if (r)
 		wrong(strbuf_text(&text));
-	else if (values->memory_bytes && values->memory_bytes < MEMORY_MIN)
+	else if (values->memory_bytes &&
+		 values->memory_bytes < MOUNT_MEMORY_MIN)
 		r = wrong("--memory must be at least 16M");
 	else if (argc - first == 0)
 		r = wrong("where to? Give a mount point");

@@ -23,6 +23,8 @@
 
 /* A line that says what is wrong and what to do about it. */
 #define MOUNT_REASON_BYTES 1024u
+/* The smallest memory tier. */
+#define MOUNT_MEMORY_MIN (16ull << 20)
 
 int mount_run(int argc, char **argv);
 

@@ -23,7 +23,8 @@ const struct option_spec mount_option_specs[] = {
 	 .type = OPTION_SIZE,
 	 FIELD(memory_bytes),
 	 .help = "size of the memory tier",
-	 .initial_help = "a tenth of RAM"},
+	 .initial_help = "a tenth of RAM, or less where shared "
+			 "memory is small"},
 	{.name = "disk",
 	 .type = OPTION_STRING,
 	 FIELD(disk),

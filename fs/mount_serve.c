@@ -130,38 +130,83 @@ static void on_ready(void *arg)
 
 /* ---- opening ---- */
 
-static int open_memory(struct serve *serve)
+static int place_memory(struct serve *serve, uint64_t bytes, uint64_t *ret_room)
+{
+	serve->plan->values->memory_bytes = bytes;
+	return arena_place(serve->plan->instance, bytes, serve->memory_dir,
+			   sizeof(serve->memory_dir), ret_room);
+}
+
+/* Nobody asked for a size, and the usual one does not fit: half of the room,
+ * as a power of two, so that the next start comes to the same; or what the
+ * last start came to, for what it left is in there. */
+static int place_what_fits(struct serve *serve, uint64_t *ret_room)
+{
+	uint64_t usual = serve->plan->values->memory_bytes;
+	uint64_t bytes = MOUNT_MEMORY_MIN;
+	char want[SIZE_TEXT_MAX], have[SIZE_TEXT_MAX];
+	struct arena_found found;
+	int error;
+
+	while (2 * bytes <= *ret_room / 2)
+		bytes *= 2;
+	error = place_memory(serve, bytes, ret_room);
+	if (!error && arena_look(serve->memory_dir, &found) == ARENA_KEPT &&
+	    found.bytes >= MOUNT_MEMORY_MIN && found.bytes <= *ret_room) {
+		bytes = found.bytes;
+		error = place_memory(serve, bytes, ret_room);
+	}
+	if (!error)
+		log_info("memory tier: %s, because a tenth of RAM (%s) does "
+			 "not fit into shared memory; --memory sets it",
+			 size_format_rounded(bytes, have, sizeof(have)),
+			 size_format_rounded(usual, want, sizeof(want)));
+	return error;
+}
+
+static int fail_memory(struct serve *serve, int error, uint64_t room)
 {
 	const struct mount_plan *plan = serve->plan;
-	uint64_t bytes = plan->values->memory_bytes, room = 0;
 	char need[SIZE_TEXT_MAX], have[SIZE_TEXT_MAX];
-	int error = arena_place(plan->instance, bytes, serve->memory_dir,
-				sizeof(serve->memory_dir), &room);
-
-	pid_t pid = 0;
+	struct arena_found found = {0};
 
 	if (error == -EBUSY) {
-		arena_look(serve->memory_dir, &pid);
+		arena_look(serve->memory_dir, &found);
 		return fail(serve, error,
 			    "%s is in use by another pagefs, pid %ld; unmount "
 			    "that one, or give this one a directory of its "
 			    "own (--disk)",
 			    plan->disk_dir[0] ? plan->disk_dir
 					      : plan->mount_point,
-			    (long)pid);
+			    (long)found.pid);
 	}
-	if (error == -ENOSPC)
-		return fail(serve, error,
-			    "the memory tier of %s does not fit: there is room "
-			    "for %s; choose a smaller --memory, or make room "
-			    "in shared memory",
-			    size_format_rounded(bytes, need, sizeof(need)),
-			    size_format_rounded(room, have, sizeof(have)));
-	if (error)
+	if (error != -ENOSPC)
 		return fail(serve, error,
 			    "cannot make a directory for the memory tier: %s",
 			    strerror(-error));
-	serve->memory_new = arena_look(serve->memory_dir, &pid) == ARENA_FRESH;
+	return fail(serve, error,
+		    "the memory tier of %s does not fit: there is room for "
+		    "%s; choose a smaller --memory, or make room in shared "
+		    "memory",
+		    size_format_rounded(plan->values->memory_bytes, need,
+					sizeof(need)),
+		    size_format_rounded(room, have, sizeof(have)));
+}
+
+static int open_memory(struct serve *serve)
+{
+	const struct mount_plan *plan = serve->plan;
+	struct arena_found found;
+	uint64_t room = 0;
+	int error = place_memory(serve, plan->values->memory_bytes, &room);
+
+	if (error == -ENOSPC &&
+	    options_source(plan->options, "memory") == OPTIONS_DEFAULT)
+		error = place_what_fits(serve, &room);
+	if (error)
+		return fail_memory(serve, error, room);
+	serve->memory_new =
+		arena_look(serve->memory_dir, &found) == ARENA_FRESH;
 	return 0;
 }
 

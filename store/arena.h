@@ -88,9 +88,13 @@ struct arena_stats {
 int arena_place(const char *instance, uint64_t bytes, char *ret_path,
 		size_t path_bytes, uint64_t *ret_room);
 /* What lies in the directory that arena_place() chose: ARENA_FRESH (nothing
- * yet), ARENA_KEPT (an arena; nobody has it open), or -EBUSY and the pid of the
- * pagefs that has (0: it doesn't say). */
-int arena_look(const char *path, pid_t *ret_pid);
+ * yet), ARENA_KEPT (an arena; nobody has it open), or -EBUSY: some pagefs has.
+ */
+struct arena_found {
+	uint64_t bytes; /* its size; 0: it can't be read */
+	pid_t pid;	/* who has it open, or had it last */
+};
+int arena_look(const char *path, struct arena_found *ret);
 /* Undoes arena_place(): removes the directory, its files and its tmpfs. */
 int arena_unplace(const char *path);
 

@@ -78,10 +78,11 @@ static int make_private(const char *path)
 
 /* ---- what is there ---- */
 
-int arena_look(const char *path, pid_t *ret_pid)
+int arena_look(const char *path, struct arena_found *ret)
 {
-	struct arena_superblock superblock = {0};
+	struct arena_superblock superblock;
 	char file[4096];
+	bool busy;
 	ssize_t got;
 	int fd, len = snprintf(file, sizeof(file), "%s/arena", path);
 
@@ -90,23 +91,22 @@ int arena_look(const char *path, pid_t *ret_pid)
 	fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? ARENA_FRESH : -errno;
-	if (!flock(fd, LOCK_SH | LOCK_NB)) {
-		close(fd);
-		return ARENA_KEPT;
-	}
+	busy = flock(fd, LOCK_SH | LOCK_NB) != 0;
 	got = pread(fd, &superblock, sizeof(superblock), 0);
 	close(fd);
-	*ret_pid = got == (ssize_t)sizeof(superblock)
-			   ? (pid_t)le32_get(superblock.pid)
-			   : 0;
-	return -EBUSY;
+	*ret = (struct arena_found){0};
+	if (got == (ssize_t)sizeof(superblock)) {
+		ret->bytes = le64_get(superblock.arena_bytes);
+		ret->pid = (pid_t)le32_get(superblock.pid);
+	}
+	return busy ? -EBUSY : ARENA_KEPT;
 }
 
 static bool in_use(const char *path)
 {
-	pid_t pid;
+	struct arena_found found;
 
-	return arena_look(path, &pid) == -EBUSY;
+	return arena_look(path, &found) == -EBUSY;
 }
 
 /* ---- room ---- */

@@ -115,6 +115,22 @@ run "$pagefs" rm -r "$mount/model"
 [ ! -e "$mount/model" ] || failed "rm -r left the directory"
 run "$pagefs" umount "$mount"
 
+# With no option at all, too, where a tenth of RAM does not fit into /dev/shm;
+# and what was put there is found again after a kill.
+if [ "$(id -u)" = $nobody ]; then
+	"$pagefs" mount "$mount" 2>>"$scratch/log"
+	run "$pagefs" put "$HOME/page" "$mount/page"
+	kill -9 "$("$pagefs" status --json "$mount" |
+		sed -n 's/.*"pid": \([0-9]*\).*/\1/p')"
+	head -c 200M /dev/zero >/dev/shm/others
+	"$pagefs" mount "$mount" 2>>"$scratch/log"
+	run "$pagefs" stat "$mount/page"
+	says "memory"
+	run cmp "$HOME/page" "$mount/page"
+	run "$pagefs" umount "$mount"
+	rm /dev/shm/others
+fi
+
 # Where the session says where things belong, they go there.
 export XDG_DATA_HOME=$scratch/data XDG_RUNTIME_DIR=$scratch/run
 mkdir -m 0700 "$XDG_DATA_HOME" "$XDG_RUNTIME_DIR"
@@ -123,4 +139,4 @@ first_minutes --memory 64M
 [ -d "$XDG_RUNTIME_DIR/pagefs" ] || failed "XDG_RUNTIME_DIR was not used"
 run "$pagefs" umount "$mount"
 ! grep -E "pagefs (error|warning): " "$scratch/log" |
-	grep -v "memlock" || failed "the log has complaints"
+	grep -vE "memlock|took away" || failed "the log has complaints"

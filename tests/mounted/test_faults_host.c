@@ -87,8 +87,8 @@ static void forbid_io_uring(void)
 		_exit(97);
 }
 
-static void an_io_uring_that_is_forbidden_is_one_line_and_all_is_the_same(
-	void **state)
+static void
+an_io_uring_that_is_forbidden_is_one_line_and_all_is_the_same(void **state)
 {
 	struct rig *rig = *state;
 
@@ -212,8 +212,8 @@ static int open_page(struct rig *rig, const char *name, int flags)
 	return open(path, flags | O_CLOEXEC, 0644);
 }
 
-static void a_daemon_killed_under_open_files_is_ENOTCONN_until_a_new_mount(
-	void **state)
+static void
+a_daemon_killed_under_open_files_is_ENOTCONN_until_a_new_mount(void **state)
 {
 	struct rig *rig = *state;
 	char bytes[4096];
@@ -250,8 +250,8 @@ static void a_daemon_killed_under_open_files_is_ENOTCONN_until_a_new_mount(
 	assert_int_equal(rig_stat_page(rig, "half"), -ENOENT);
 }
 
-static void a_reader_that_waits_for_the_disk_is_freed_when_the_daemon_dies(
-	void **state)
+static void
+a_reader_that_waits_for_the_disk_is_freed_when_the_daemon_dies(void **state)
 {
 	const struct timespec pause = {.tv_nsec = 200000000};
 	struct rig *rig = *state;
@@ -265,9 +265,8 @@ static void a_reader_that_waits_for_the_disk_is_freed_when_the_daemon_dies(
 	fflush(NULL);
 	child = fork();
 	if (child == 0)
-		_exit(open_page(rig, "page", O_RDONLY) < 0 && gone(errno)
-			      ? 0
-			      : 1);
+		_exit(open_page(rig, "page", O_RDONLY) < 0 && gone(errno) ? 0
+									  : 1);
 	nanosleep(&pause, NULL);
 	rig_kill(rig);
 	assert_int_equal(waitpid(child, &status, 0), child);
