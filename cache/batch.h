@@ -60,10 +60,14 @@ struct batch {
 	uint8_t *journal;
 	size_t journal_bytes, journal_room;
 	bool more; /* the queue has more than went into this batch */
+	bool facts_only;
+	uint64_t max_bytes; /* BATCH_BYTES_MAX, less under a small disk cap */
 };
 
 /* 0; -ENOMEM, -errno.  An empty queue gives an empty batch. */
 int batch_gather(struct cache *cache, struct batch *batch);
+/* The same, of the facts alone: what has to be on disk before a bucket goes. */
+int batch_gather_facts(struct cache *cache, struct batch *batch);
 bool batch_empty(const struct batch *batch);
 /* It will take at least one row off the queue, or write a chunk. */
 bool batch_gets_on(const struct batch *batch);

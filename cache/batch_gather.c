@@ -103,7 +103,7 @@ static int pin_chunk(struct batch *batch, const struct meta_chunk *row,
 
 	/* Gone with its page since the snapshot, in eviction's hands for a
 	 * moment, or lost: batch_finish() finds out which. */
-	if (arena_pin(arena, row->slot, &row->id) != 0)
+	if (arena_pin_quietly(arena, row->slot, &row->id) != 0)
 		return CACHE_MISS;
 	ret->slot = (struct cache_slot){row->slot, row->id, row->len_bytes};
 	ret->checksums = malloc((blocks + 1) * sizeof(*ret->checksums));
@@ -130,7 +130,7 @@ static bool full(const struct batch *batch, uint32_t len_bytes)
 {
 	return batch->chunk_count == BATCH_RECORDS_MAX ||
 	       (batch->chunk_count &&
-		batch->bytes + len_bytes > BATCH_BYTES_MAX);
+		batch->bytes + len_bytes > batch->max_bytes);
 }
 
 static int add_chunk(struct batch *batch, const struct batch_page *page,
@@ -323,6 +323,8 @@ static int gather_row(void *arg, const struct meta_pending *row)
 		batch->more = true;
 		return 1;
 	}
+	if (batch->facts_only && row->kind != META_PENDING_FACT)
+		return 0;
 	if (row->kind == META_PENDING_FACT)
 		gathering->error = add_fact(batch, row);
 	else
@@ -343,13 +345,18 @@ static int gather_in(struct batch *batch, struct meta_txn *txn)
 	return error < 0 ? error : gathering.error;
 }
 
-int batch_gather(struct cache *cache, struct batch *batch)
+static int gather(struct cache *cache, struct batch *batch, bool facts_only)
 {
 	struct meta_txn *txn;
 	int error;
 
 	memset(batch, 0, sizeof(*batch));
 	batch->cache = cache;
+	batch->facts_only = facts_only;
+	/* A bucket at a time: room is made for no more. */
+	batch->max_bytes = bucket_limit_bytes(cache->buckets);
+	if (batch->max_bytes > BATCH_BYTES_MAX)
+		batch->max_bytes = BATCH_BYTES_MAX;
 	error = meta_begin_read(cache->meta, &txn);
 	if (error)
 		return error;
@@ -365,6 +372,16 @@ int batch_gather(struct cache *cache, struct batch *batch)
 			.len_bytes = (uint32_t)batch->journal_bytes,
 		};
 	return 0;
+}
+
+int batch_gather(struct cache *cache, struct batch *batch)
+{
+	return gather(cache, batch, false);
+}
+
+int batch_gather_facts(struct cache *cache, struct batch *batch)
+{
+	return gather(cache, batch, true);
 }
 
 bool batch_empty(const struct batch *batch)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/names.h"
 #include "cache/reads.h"
 
 #include <errno.h>
@@ -220,6 +221,35 @@ int chunk_lose(struct cache *cache, struct meta_txn *txn,
 
 /* ---- leaving the disk ---- */
 
+struct leaving {
+	struct cache *cache;
+	struct meta_txn *txn;
+	bool write_again;
+};
+
+/* Of its record on disk an older one may be left, in another bucket: the name
+ * is called gone until the page is written again, or losing power now would
+ * bring that back. */
+static int leave_name(void *arg, const struct object_name *name)
+{
+	struct leaving *leaving = arg;
+	struct cache_name at = {name->dir, name->name, name->len};
+	struct meta_entry entry = name->entry;
+	int error;
+
+	if (!(entry.flags & META_ON_DISK))
+		return 0;
+	entry.flags &= ~(uint32_t)META_ON_DISK;
+	error = cache_fact_gone(leaving->cache, leaving->txn, &at);
+	if (!error)
+		error = meta_name_put(leaving->txn, at.dir, at.name, at.len,
+				      &entry);
+	if (!error && leaving->write_again)
+		error = cache_pending_page(leaving->cache, leaving->txn,
+					   &entry);
+	return error;
+}
+
 /* The slot is marked first: a mark too many costs a write, one too few would
  * cost the page. */
 int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
@@ -227,26 +257,16 @@ int chunk_leave_disk(struct cache *cache, struct meta_txn *txn,
 		     const struct meta_chunk *disk, bool write_again,
 		     struct cache_garbage *garbage)
 {
-	char name[NAME_MAX_BYTES + 1];
-	struct meta_entry entry;
-	uint64_t dir;
-	size_t len;
-	int outcome;
+	struct leaving leaving = {cache, txn, write_again};
+	int error;
 
-	if (arena_pin(cache->arena, memory->slot, &memory->id))
+	if (arena_pin_quietly(cache->arena, memory->slot, &memory->id))
 		return META_ABSENT;
 	if (write_again)
 		arena_set_dirty(cache->arena, memory->slot, true);
 	arena_unpin(cache->arena, memory->slot);
-	outcome = chunk_drop(txn, META_DISK, disk, garbage);
-	if (!outcome)
-		outcome = meta_object_name(txn, memory->id.object, &dir, name,
-					   &len, &entry);
-	if (outcome)
-		return outcome < 0 ? outcome : 0; /* unlinked, still open */
-	entry.flags &= ~(uint32_t)META_ON_DISK;
-	outcome = meta_name_put(txn, dir, name, len, &entry);
-	if (!outcome && write_again)
-		outcome = cache_pending_page(cache, txn, &entry);
-	return outcome;
+	error = chunk_drop(txn, META_DISK, disk, garbage);
+	return error ? error
+		     : object_each_name(txn, memory->id.object, leave_name,
+					&leaving);
 }

@@ -54,7 +54,8 @@ static enum promotion promote(struct meta_txn *txn, const struct fetch *fetch)
 	if (!rows.on_disk)
 		return PROMOTE_UNWANTED;
 	if (rows.in_memory && rows.memory.slot != fetch->slot) {
-		if (arena_pin(cache->arena, rows.memory.slot, &fetch->id))
+		if (arena_pin_quietly(cache->arena, rows.memory.slot,
+				      &fetch->id))
 			return PROMOTE_AGAIN; /* somebody is evicting it */
 		arena_unpin(cache->arena, rows.memory.slot);
 		return PROMOTE_UNWANTED;

@@ -309,9 +309,13 @@ void evict_begin(struct cache *cache);
 void evict_end(struct cache *cache);
 
 /* Makes room on disk: drops the coldest bucket, its rows, and the pages that
- * are nowhere else.  0, -ENOENT (nothing can be dropped), -errno.  Called by
- * the write-behind thread. */
+ * are nowhere else; writes all facts that are pending before that.  0, -ENOENT
+ * (nothing can be dropped), -errno.  Called by the write-behind thread, while
+ * it has no batch of its own in hand. */
 int evict_bucket(struct cache *cache);
+/* The same, as often as it takes (within bounds) to write so many bytes more
+ * under the cap as it is now. */
+int evict_make_room(struct cache *cache, uint64_t bytes);
 
 /* ---- start (recover.c, rebuild.c) ---- */
 

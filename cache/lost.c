@@ -25,7 +25,7 @@ static int count_chunk(void *arg, const struct meta_chunk *chunk)
 		return 0;
 	/* A row of memory may be older than what its slot holds now. */
 	if (counting->memory) {
-		if (arena_pin(arena, chunk->slot, &chunk->id) != 0)
+		if (arena_pin_quietly(arena, chunk->slot, &chunk->id) != 0)
 			return 0;
 		arena_unpin(arena, chunk->slot);
 	}

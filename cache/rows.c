@@ -140,10 +140,12 @@ void cache_garbage_free(struct cache *cache, struct cache_garbage *garbage)
 
 		/* A slot that eviction took meanwhile is eviction's, which
 		 * frees it or gives it back. */
-		if (arena_pin(cache->arena, slot->slot, &slot->id) != 0) {
+		if (arena_pin_quietly(cache->arena, slot->slot, &slot->id) !=
+		    0) {
 			evict_begin(cache);
 			evict_end(cache);
-			if (arena_pin(cache->arena, slot->slot, &slot->id) != 0)
+			if (arena_pin_quietly(cache->arena, slot->slot,
+					      &slot->id) != 0)
 				continue;
 		}
 		arena_free(cache->arena, slot->slot);

@@ -106,7 +106,8 @@ static void add_best(struct facts *facts)
 		return;
 	facts->has_best = false;
 	if (facts->tier == META_MEMORY) {
-		if (arena_pin(facts->cache->arena, chunk->slot, &chunk->id))
+		if (arena_pin_quietly(facts->cache->arena, chunk->slot,
+				      &chunk->id))
 			return;
 		arena_unpin(facts->cache->arena, chunk->slot);
 	}

@@ -14,8 +14,7 @@
 #define RETRY_FIRST_NS (100 * CLOCK_NS_PER_MS)
 #define RETRY_MAX_NS (5 * CLOCK_NS_PER_SECOND)
 #define RETRY_SOON_NS (20 * CLOCK_NS_PER_MS)
-#define EVICTIONS_MAX 8
-#define TRIM_EVERY_NS (5 * CLOCK_NS_PER_SECOND)
+#define ROOM_EVERY_NS CLOCK_NS_PER_SECOND /* others may fill the disk */
 #define TOMBS_EVERY_NS (60 * CLOCK_NS_PER_SECOND)
 #define TOMBS_KEPT_NS (7 * 24 * 3600 * (int64_t)CLOCK_NS_PER_SECOND)
 #define TOMBS_AT_ONCE 1000u
@@ -87,18 +86,25 @@ static void alarm_clear(struct writeback *writeback)
 			 cache->config.disk_dir);
 }
 
-/* Appends; where there is no room, a bucket goes first. */
-static int append(struct writeback *writeback, struct bucket_record *records,
-		  unsigned count, uint64_t deadline_ns)
+/* Room for what is pending, as far as a batch takes it. */
+static void make_room(struct cache *cache)
 {
-	struct buckets *buckets = writeback->cache->buckets;
-	int error = bucket_append(buckets, records, count, deadline_ns);
+	uint64_t bytes = atomic_load(&cache->counters->pending_bytes);
+	uint64_t most = bucket_limit_bytes(cache->buckets);
 
-	for (int i = 0; error == -ENOSPC && i < EVICTIONS_MAX; i++) {
-		if (evict_bucket(writeback->cache) != 0)
-			break;
-		error = bucket_append(buckets, records, count, deadline_ns);
-	}
+	if (most > BATCH_BYTES_MAX)
+		most = BATCH_BYTES_MAX;
+	(void)evict_make_room(cache, bytes < most ? bytes : most);
+}
+
+static int append_spill(struct cache *cache, const struct spill *spill)
+{
+	int error;
+
+	do
+		error = bucket_append(cache->buckets, spill->records,
+				      spill->count, spill->deadline_ns);
+	while (error == -ENOSPC && evict_bucket(cache) == 0);
 	return error;
 }
 
@@ -106,10 +112,14 @@ static int append(struct writeback *writeback, struct bucket_record *records,
  * nothing of it can be written just now, -errno. */
 static int write_batch(struct writeback *writeback)
 {
+	struct cache *cache = writeback->cache;
 	struct batch *batch = writeback->batch;
-	int error = batch_gather(writeback->cache, batch);
-	bool on = !error && batch_gets_on(batch);
+	bool on;
+	int error;
 
+	make_room(cache);
+	error = batch_gather(cache, batch);
+	on = !error && batch_gets_on(batch);
 	if (!error && batch_empty(batch)) {
 		batch_recount(batch);
 		batch_release(batch);
@@ -118,12 +128,15 @@ static int write_batch(struct writeback *writeback)
 	if (!error)
 		error = batch_announce(batch);
 	if (!error && batch->record_count)
-		error = append(
-			writeback, batch->records, batch->record_count,
+		error = bucket_append(
+			cache->buckets, batch->records, batch->record_count,
 			clock_deadline_ns(batch->bytes + batch->journal_bytes));
 	if (!error)
 		error = batch_finish(batch);
 	batch_release(batch);
+	/* It was more than it seemed, or others were faster. */
+	if (error == -ENOSPC && evict_bucket(cache) == 0)
+		error = 0;
 	if (!error && !on)
 		error = -EAGAIN;
 	return error ? error : 1;
@@ -132,13 +145,7 @@ static int write_batch(struct writeback *writeback)
 /* Others fill the disk, too: what is above the cap as it stands now goes. */
 static void trim(struct writeback *writeback)
 {
-	struct cache *cache = writeback->cache;
-
-	for (int i = 0; i < EVICTIONS_MAX && bucket_excess(cache->buckets, 0);
-	     i++) {
-		if (evict_bucket(cache) != 0)
-			break;
-	}
+	(void)evict_make_room(writeback->cache, 0);
 }
 
 static void sweep_tombs(struct writeback *writeback)
@@ -173,7 +180,7 @@ static uint64_t sleep_until(const struct writeback *writeback, uint64_t now_ns)
 	if (writeback->sync_wanted != writeback->sync_done)
 		return 0;
 	if (!writeback->since_ns)
-		return now_ns + TRIM_EVERY_NS;
+		return now_ns + ROOM_EVERY_NS;
 	if (writeback->urgent ||
 	    atomic_load(&cache->counters->pending_bytes) >= GATHER_BYTES)
 		return 0;
@@ -203,8 +210,7 @@ static void do_spill(struct writeback *writeback)
 
 	writeback->spills = spill->next;
 	pthread_mutex_unlock(&writeback->lock);
-	spill->result = append(writeback, spill->records, spill->count,
-			       spill->deadline_ns);
+	spill->result = append_spill(writeback->cache, spill);
 	if (spill->result)
 		alarm_raise(writeback, spill->result);
 	else

@@ -152,6 +152,11 @@ void arena_set_verified(struct arena *arena, slot_t slot);
 /* Pins the slot if it still holds this chunk (then counts as a hit for
  * eviction): 0, or ARENA_GONE. */
 int arena_pin(struct arena *arena, slot_t slot, const struct chunk_id *id);
+/* The same for housekeeping: no hit. */
+int arena_pin_quietly(struct arena *arena, slot_t slot,
+		      const struct chunk_id *id);
+/* Has it been hit since eviction last passed it, or since its commit? */
+bool arena_hit_lately(const struct arena *arena, slot_t slot);
 /* One more pin for a caller that has one. */
 void arena_ref(struct arena *arena, slot_t slot);
 void arena_unpin(struct arena *arena, slot_t slot);

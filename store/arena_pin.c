@@ -13,7 +13,8 @@ void arena_pinned_add(struct arena *arena, slot_t slot, int64_t bytes)
 				  memory_order_relaxed);
 }
 
-int arena_pin(struct arena *arena, slot_t slot, const struct chunk_id *id)
+static int pin(struct arena *arena, slot_t slot, const struct chunk_id *id,
+	       uint64_t hit)
 {
 	struct arena_slot *state;
 	struct chunk_id found;
@@ -30,8 +31,8 @@ int arena_pin(struct arena *arena, slot_t slot, const struct chunk_id *id)
 		/* Acquire: pairs with the release in arena_commit(), which
 		 * stands after the header and the region are as they are. */
 	} while (!atomic_compare_exchange_weak_explicit(
-		&state->word, &word, (word + 1) | WORD_VISITED,
-		memory_order_acquire, memory_order_relaxed));
+		&state->word, &word, (word + 1) | hit, memory_order_acquire,
+		memory_order_relaxed));
 	if (!(word & WORD_PINS))
 		arena_pinned_add(arena, slot,
 				 region_of(arena, slot)->slot_bytes);
@@ -42,6 +43,24 @@ int arena_pin(struct arena *arena, slot_t slot, const struct chunk_id *id)
 		return 0;
 	arena_unpin(arena, slot);
 	return ARENA_GONE;
+}
+
+int arena_pin(struct arena *arena, slot_t slot, const struct chunk_id *id)
+{
+	return pin(arena, slot, id, WORD_VISITED);
+}
+
+int arena_pin_quietly(struct arena *arena, slot_t slot,
+		      const struct chunk_id *id)
+{
+	return pin(arena, slot, id, 0);
+}
+
+bool arena_hit_lately(const struct arena *arena, slot_t slot)
+{
+	return atomic_load_explicit(&slot_at(arena, slot)->word,
+				    memory_order_relaxed) &
+	       WORD_VISITED;
 }
 
 void arena_ref(struct arena *arena, slot_t slot)

@@ -10,15 +10,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "tools/lib/clock.h"
 #include "tools/lib/log.h"
 
 #define CAP_PERCENT_DEFAULT 90
-#define RESERVE_PERCENT_DEFAULT 5
-#define ROOM_NS (100 * CLOCK_NS_PER_MS) /* how long a statvfs holds */
 #define FDS_MAX 1024
 
 void bucket_file_name(uint32_t id, char name[BUCKET_NAME_BYTES])
@@ -504,72 +501,6 @@ void bucket_set_live(struct buckets *buckets, uint32_t id, uint64_t live_bytes)
 	pthread_mutex_unlock(&buckets->lock);
 }
 
-/* Looks at the file system again if the last look is too old.  Called with the
- * lock held. */
-static void renew_cap(struct buckets *buckets)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t total, room, reserve, cap;
-	struct statvfs st;
-
-	if (now_ns < buckets->room_until_ns || fstatvfs(buckets->fd, &st))
-		return;
-	total = (uint64_t)st.f_blocks * st.f_frsize;
-	reserve = buckets->reserve_bytes
-			  ? buckets->reserve_bytes
-			  : total / 100 * RESERVE_PERCENT_DEFAULT;
-	cap = buckets->cap_bytes ? buckets->cap_bytes
-				 : total / 100 * buckets->cap_percent;
-	room = buckets->stats.file_bytes + (uint64_t)st.f_bavail * st.f_frsize;
-	room = room > reserve ? room - reserve : 0;
-	buckets->cap_now_bytes = room < cap ? room : cap;
-	buckets->room_until_ns = now_ns + ROOM_NS;
-}
-
-uint64_t bucket_excess(struct buckets *buckets, uint64_t bytes)
-{
-	uint64_t need, cap;
-
-	bucket_bury(buckets);
-	pthread_mutex_lock(&buckets->lock);
-	renew_cap(buckets);
-	need = buckets->stats.file_bytes + bytes;
-	cap = buckets->cap_now_bytes;
-	pthread_mutex_unlock(&buckets->lock);
-	return need > cap ? need - cap : 0;
-}
-
-/* Buckets that are about equally full of live bytes (in eighths) go by age:
- * else a hot one would go for want of a few KiB. */
-static bool goes_before(const struct bucket *a, const struct bucket *b)
-{
-	uint64_t a_live = a->live_bytes * 8 / (a->file_bytes + 1);
-	uint64_t b_live = b->live_bytes * 8 / (b->file_bytes + 1);
-
-	if (a_live != b_live)
-		return a_live < b_live;
-	return a->touched_ns < b->touched_ns;
-}
-
-int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket)
-{
-	struct bucket *coldest = NULL;
-
-	pthread_mutex_lock(&buckets->lock);
-	for (size_t i = 0; i < buckets->count; i++) {
-		struct bucket *bucket = buckets->table[i];
-
-		if (bucket->appending)
-			continue;
-		if (!coldest || goes_before(bucket, coldest))
-			coldest = bucket;
-	}
-	if (coldest)
-		*ret_bucket = coldest->id;
-	pthread_mutex_unlock(&buckets->lock);
-	return coldest ? 0 : -ENOENT;
-}
-
 /* Numbers are never given out twice, so that nothing old can be taken for what
  * is in a newer bucket; while a bucket exists, its name says that. */
 static void remember_number(struct buckets *buckets, uint32_t id)
@@ -643,7 +574,7 @@ int bucket_list(struct buckets *buckets, uint32_t **ret_ids, size_t *ret_count)
 void buckets_get_stats(struct buckets *buckets, struct buckets_stats *ret)
 {
 	pthread_mutex_lock(&buckets->lock);
-	renew_cap(buckets);
+	bucket_renew_cap(buckets);
 	*ret = buckets->stats;
 	ret->buckets = buckets->count;
 	ret->cap_bytes = buckets->cap_now_bytes;

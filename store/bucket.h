@@ -85,9 +85,10 @@ uint64_t buckets_node(const struct buckets *buckets);
  * fills in each place.  Blocks until written, at most until deadline_ns.
  * Seals a full bucket (footer, then a new file); the footer has a deadline of
  * its own.  0, -ENOSPC (file system full, or cap reached: caller drops a bucket
- * and tries again), -EIO, -ETIMEDOUT: nothing of the batch counts then.  After
- * -ETIMEDOUT the disk may still read from the records' data for a while; what
- * it writes then is cut off and never read. */
+ * and tries again), -EIO, -ETIMEDOUT: nothing of the batch counts then.
+ * Journals alone may pass the cap by a bucket: so that one can be dropped they
+ * must be written first.  After -ETIMEDOUT the disk may still read from the
+ * records' data for a while; what it writes then is cut off and never read. */
 int bucket_append(struct buckets *buckets, struct bucket_record *records,
 		  unsigned count, uint64_t deadline_ns);
 /* Everything appended is on stable storage: 0 or -errno (then the next call
@@ -111,6 +112,9 @@ void bucket_touch(struct buckets *buckets, const struct bucket_place *place);
 /* Room: 0 when `bytes` more may be written under the cap as it stands now
  * (worked out again as others fill the disk), else how many bytes must go. */
 uint64_t bucket_excess(struct buckets *buckets, uint64_t bytes);
+/* How long a bucket gets before it is sealed: less than BUCKET_BYTES under a
+ * small cap. */
+uint64_t bucket_limit_bytes(struct buckets *buckets);
 /* The sealed bucket to drop next (fewest live bytes, in eighths of the bucket;
  * then coldest): 0, or -ENOENT. */
 int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket);
@@ -119,6 +123,11 @@ int bucket_coldest(struct buckets *buckets, uint32_t *ret_bucket);
  * what it still needs of the bucket's journals.  -EBUSY: records are appended
  * to it. */
 int bucket_drop(struct buckets *buckets, uint32_t bucket);
+/* Gives the room of the bucket's chunks back and leaves its journals: for a
+ * file system so full that what must outlive the bucket can't be written
+ * elsewhere before it is dropped.  The caller has dropped its places from the
+ * index. */
+int bucket_hollow(struct buckets *buckets, uint32_t bucket);
 /* Live bytes as the index knows them (each chunk's, rounded up to 4 KiB): set
  * once at start, after a scan of the index; until then all counts as live. */
 void bucket_set_live(struct buckets *buckets, uint32_t bucket,

@@ -20,11 +20,6 @@
 
 #define WRITE_BYTES (8u << 20)
 
-/* A bucket holds at most this part of a small cap, so that there are always
- * some to drop; but enough to be worth a file. */
-#define CAP_PARTS 8
-#define LIMIT_MIN_BYTES ((uint64_t)8 << 20)
-
 static uint32_t blocks_of(const struct bucket_record *record)
 {
 	return (format_header_bytes(record) + format_data_bytes(record)) /
@@ -208,20 +203,6 @@ static int write_part(struct buckets *buckets, struct open_bucket *open,
 
 /* ---- opening ---- */
 
-static uint64_t limit_bytes(struct buckets *buckets)
-{
-	uint64_t cap, limit;
-
-	bucket_excess(buckets, 0);
-	pthread_mutex_lock(&buckets->lock);
-	cap = buckets->cap_now_bytes;
-	pthread_mutex_unlock(&buckets->lock);
-	limit = cap / CAP_PARTS;
-	if (limit < LIMIT_MIN_BYTES)
-		limit = LIMIT_MIN_BYTES;
-	return limit < BUCKET_BYTES ? limit : BUCKET_BYTES;
-}
-
 static int new_salt(uint64_t *salt)
 {
 	do {
@@ -238,7 +219,8 @@ static int open_new(struct buckets *buckets, struct open_bucket **ret)
 
 	if (!open)
 		return -ENOMEM;
-	open->limit_blocks = (uint32_t)(limit_bytes(buckets) / BLOCK_BYTES);
+	open->limit_blocks =
+		(uint32_t)(bucket_limit_bytes(buckets) / BLOCK_BYTES);
 	error = new_salt(&open->salt);
 	if (!error)
 		error = bucket_create(buckets, &open->bucket);
@@ -267,7 +249,7 @@ static int cut(struct open_bucket *open)
 	return 0;
 }
 
-static void set_file_bytes(struct bucket *bucket, uint64_t bytes)
+void bucket_set_file_bytes(struct bucket *bucket, uint64_t bytes)
 {
 	struct buckets *buckets = bucket->owner;
 
@@ -287,7 +269,7 @@ static int continue_bucket(struct buckets *buckets, struct bucket *bucket,
 
 	if (!error) {
 		open->limit_blocks =
-			(uint32_t)(limit_bytes(buckets) / BLOCK_BYTES);
+			(uint32_t)(bucket_limit_bytes(buckets) / BLOCK_BYTES);
 		open->end_block = contents->end_block;
 		open->durable_block = contents->durable_block;
 		open->salt = contents->salt;
@@ -310,7 +292,7 @@ static int continue_bucket(struct buckets *buckets, struct bucket *bucket,
 			 "whole record, at byte %" PRIu64
 			 ": an unclean stop had left a part of one",
 			 buckets->path, bucket->id, end);
-	set_file_bytes(bucket, end);
+	bucket_set_file_bytes(bucket, end);
 	pthread_mutex_lock(&buckets->lock);
 	bucket->end_block = open->end_block;
 	bucket->writing = true;
@@ -397,7 +379,7 @@ static int write_footer(struct buckets *buckets, struct open_bucket *open)
 	error = disk_batch_run(batch, clock_deadline_ns(len));
 	disk_batch_put(batch);
 	if (!error)
-		set_file_bytes(open->bucket, offset + len);
+		bucket_set_file_bytes(open->bucket, offset + len);
 	return error;
 }
 
@@ -510,7 +492,7 @@ static void commit_part(struct buckets *buckets, struct open_bucket *open)
 {
 	struct bucket *bucket = open->bucket;
 
-	set_file_bytes(bucket, (uint64_t)open->end_block * BLOCK_BYTES);
+	bucket_set_file_bytes(bucket, (uint64_t)open->end_block * BLOCK_BYTES);
 	pthread_mutex_lock(&buckets->lock);
 	bucket->end_block = open->end_block;
 	bucket->unsynced = true;
@@ -586,7 +568,8 @@ int bucket_append(struct buckets *buckets, struct bucket_record *records,
 		  unsigned count, uint64_t deadline_ns)
 {
 	struct checkpoint before = {0};
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, slack = 0;
+	bool journals = true;
 	int error;
 
 	if (count == 0)
@@ -594,9 +577,13 @@ int bucket_append(struct buckets *buckets, struct bucket_record *records,
 	if (!buckets->recovered)
 		recover(buckets);
 	writer_tidy(buckets);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		bytes += (uint64_t)blocks_of(&records[i]) * BLOCK_BYTES;
-	if (bucket_excess(buckets, bytes) > 0)
+		journals &= records[i].kind == BUCKET_JOURNAL;
+	}
+	if (journals)
+		slack = bucket_limit_bytes(buckets);
+	if (bucket_excess(buckets, bytes) > slack)
 		return -ENOSPC;
 	if (buckets->open) {
 		before.open = buckets->open;

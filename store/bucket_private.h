@@ -3,7 +3,8 @@
 #define PAGEFS_STORE_BUCKET_PRIVATE_H
 
 /*
- * What the files bucket*.c share: the table of buckets (bucket.c), blocking
+ * What the files bucket*.c share: the table of buckets (bucket.c), the cap
+ * (bucket_room.c), blocking
  * disk requests (bucket_disk.c), the directory (bucket_directory.c), the writer
  * (bucket_append.c) and the scan (bucket_scan.c).  bucket.h says who may call
  * what; here "writer" is the one thread that appends, syncs, seals and drops.
@@ -116,6 +117,12 @@ int bucket_open_file(struct buckets *buckets, uint32_t id, int flags);
 /* Closes what was dropped. */
 void bucket_bury(struct buckets *buckets);
 
+/* ---- bucket_room.c: the cap ---- */
+
+/* Looks at the file system again if the last look is too old.  Called with the
+ * lock held. */
+void bucket_renew_cap(struct buckets *buckets);
+
 /* ---- bucket_directory.c ---- */
 
 /* Opens, makes and locks; fills parent_fd, lock_fd, fd, path, superblock. */
@@ -197,6 +204,7 @@ int index_add(struct bucket_index *index, const struct bucket_record *record,
 
 /* ---- bucket_append.c ---- */
 
+void bucket_set_file_bytes(struct bucket *bucket, uint64_t bytes);
 /* Ends what was given up and has settled since. */
 void writer_tidy(struct buckets *buckets);
 void writer_close(struct buckets *buckets);
