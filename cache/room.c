@@ -34,9 +34,12 @@ static void watch_level(struct cache *cache)
 		evictor_kick(cache->evictor);
 }
 
+/* Past its limits of files and mappings the arena can't grow either: what it
+ * has is evicted and used again. */
 static bool full(int outcome)
 {
-	return outcome == ARENA_FULL || outcome == -ENOSPC;
+	return outcome == ARENA_FULL || outcome == -ENOSPC ||
+	       outcome == -EMFILE || outcome == -ENFILE || outcome == -ENOMEM;
 }
 
 static uint64_t batch_bytes(struct cache *cache, const struct slot_class *class)

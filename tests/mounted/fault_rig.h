@@ -79,6 +79,9 @@ void rig_await_zero(struct rig *rig, const char *name);
  * -errno.  Reading fails the test when a byte is wrong. */
 int rig_put(struct rig *rig, const char *name, unsigned seed, size_t len);
 int rig_get(struct rig *rig, const char *name, unsigned seed, size_t len);
+/* The same for a page that may be one of several. */
+int rig_get_one_of(struct rig *rig, const char *name, const unsigned *seeds,
+		   unsigned count, size_t len);
 /* What stat(2) says: 0 or -errno; and is it listed? */
 int rig_stat_page(struct rig *rig, const char *name);
 bool rig_listed(struct rig *rig, const char *name);
