@@ -95,6 +95,8 @@ static void *ticker_main(void *arg)
 	while (!serve->ended) {
 		int got = sigtimedwait(&signals, NULL, &pause);
 
+		if (serve->ended)
+			break;
 		if (got > 0 && !serve->stopped) {
 			serve->stopped = true;
 			stop(serve);
@@ -362,8 +364,11 @@ static void close_all(struct serve *serve)
 		    (serve->ready || !serve->memory_new);
 
 	serve->ended = true;
-	if (serve->ticking)
+	if (serve->ticking) {
+		/* It may sleep, and whoever unmounts waits for us. */
+		pthread_kill(serve->ticker, SIGTERM);
 		pthread_join(serve->ticker, NULL);
+	}
 	if (fs->cache) {
 		cache_shutdown_begin(fs->cache);
 		fs_end(fs);
