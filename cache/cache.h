@@ -229,7 +229,8 @@ struct cache_facts {
 	uint64_t disk_bytes;
 	struct page_version version;
 	uint64_t checksum; /* of its chunks' checksums */
-	uint64_t hits;
+	uint64_t hits; /* opens for reading since this start, as far as they are
+			  remembered: those of some 10,000 pages */
 };
 int cache_get_facts(struct cache *cache, const struct meta_entry *entry,
 		    struct cache_facts *ret);
@@ -249,6 +250,7 @@ struct cache_stats {
 	uint64_t commits, bytes_committed, aborted_writers;
 	uint64_t evicted_pages, evicted_bytes, lost_pages;
 	uint64_t checksum_errors, disk_errors, timeouts;
+	uint64_t refused_reads; /* too much of the arena is in late ones */
 	uint64_t pending_pages, pending_bytes, written_pages, written_bytes;
 	uint64_t write_errors;
 	uint64_t waits_for_memory, no_space;

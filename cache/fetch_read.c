@@ -261,7 +261,7 @@ void fetch_start(struct fetch *fetch)
 	/* So much is stuck in the disk already that more would only pile up. */
 	if (atomic_load(&fetches->quarantined_bytes) >
 	    fetches->quarantine_max_bytes) {
-		CACHE_COUNT(cache, timeouts, 1);
+		CACHE_COUNT(cache, refused_reads, 1);
 		fetch_end(fetch, CACHE_FAILED);
 		return;
 	}

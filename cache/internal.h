@@ -335,7 +335,7 @@ struct cache_counters {
 		failures, busy, stale;
 	_Atomic uint64_t commits, bytes_committed, aborted_writers;
 	_Atomic uint64_t evicted_pages, evicted_bytes, lost_pages;
-	_Atomic uint64_t checksum_errors, disk_errors, timeouts;
+	_Atomic uint64_t checksum_errors, disk_errors, timeouts, refused_reads;
 	_Atomic uint64_t pending_pages, pending_bytes, written_pages,
 		written_bytes, write_errors;
 	_Atomic uint64_t waits_for_memory, no_space;

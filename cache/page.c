@@ -184,6 +184,7 @@ static void conclude(struct cache_page *page, int outcome)
 	pthread_mutex_lock(&pages->lock);
 	list_splice_back(&openers, &page->openers);
 	page->state = outcome ? PAGE_FAILED : PAGE_READY;
+	page->node.hits = outcome ? 0 : page->node.refs;
 	if (outcome) {
 		pages_remove(pages, &page->node);
 		unreserve(pages, page);
@@ -303,6 +304,7 @@ static int join(struct cache_page *page, const struct cache_name *name,
 		page->node.refs++;
 		return -1;
 	}
+	page->node.hits++;
 	page->node.refs++;
 	return 0;
 }
@@ -357,6 +359,7 @@ void cache_page_close(struct cache_page *page)
 	pthread_mutex_lock(&pages->lock);
 	last = --page->node.refs == 0;
 	if (last) {
+		pages_keep_hits(pages, &page->node);
 		pages_remove(pages, &page->node);
 		unreserve(pages, page);
 	}

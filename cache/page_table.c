@@ -17,11 +17,13 @@ int pages_new(struct cache *cache, struct pages **ret)
 	if (!pages)
 		return -ENOMEM;
 	pages->chains = calloc(CHAINS_FIRST, sizeof(struct pages_node *));
+	pages->hits = calloc(PAGES_HITS, sizeof(*pages->hits));
 	/* Never written to, so it costs address space only. */
 	zeroes = mmap(NULL, PAGES_ZERO_BYTES, PROT_READ,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (!pages->chains || zeroes == MAP_FAILED) {
+	if (!pages->chains || !pages->hits || zeroes == MAP_FAILED) {
 		free(pages->chains);
+		free(pages->hits);
 		free(pages);
 		return -ENOMEM;
 	}
@@ -45,6 +47,7 @@ void pages_free(struct pages *pages)
 	munmap((void *)(uintptr_t)pages->zeroes, PAGES_ZERO_BYTES);
 	pthread_mutex_destroy(&pages->lock);
 	free(pages->chains);
+	free(pages->hits);
 	free(pages);
 }
 
@@ -113,6 +116,49 @@ void pages_remove(struct pages *pages, struct pages_node *node)
 	*at = node->next;
 	node->next = NULL;
 	pages->node_count--;
+}
+
+/* ---- hits ---- */
+
+static struct pages_hits *hits_of(struct pages *pages, uint64_t object)
+{
+	uint64_t hash = object * 0x9E3779B97F4A7C15ull;
+
+	return &pages->hits[(hash >> 32) % PAGES_HITS & ~1ull];
+}
+
+void pages_keep_hits(struct pages *pages, const struct pages_node *node)
+{
+	struct pages_hits *pair = hits_of(pages, node->object);
+	struct pages_hits kept = {node->object, node->hits};
+
+	if (!node->hits)
+		return;
+	if (pair[0].object != node->object) {
+		struct pages_hits first = pair[0];
+
+		if (pair[1].object == node->object)
+			kept.count += pair[1].count;
+		pair[1] = first;
+	} else {
+		kept.count += pair[0].count;
+	}
+	pair[0] = kept;
+}
+
+uint64_t pages_hits(struct pages *pages, uint64_t object)
+{
+	const struct pages_hits *pair = hits_of(pages, object);
+	uint64_t hits = 0;
+
+	pthread_mutex_lock(&pages->lock);
+	for (int i = 0; i < 2; i++)
+		hits += pair[i].object == object ? pair[i].count : 0;
+	for (struct pages_node *node = *chain_of(pages, object); node;
+	     node = node->next)
+		hits += node->object == object ? node->hits : 0;
+	pthread_mutex_unlock(&pages->lock);
+	return hits;
 }
 
 void pages_retire(struct pages *pages, struct pages_node *node)

@@ -80,9 +80,10 @@ struct pages_node {
 	uint64_t object;
 	uint64_t clock;
 	unsigned refs;
-	bool page;  /* the head of a struct cache_page */
-	bool sweep; /* rows were left for it that nobody else needs */
-	bool lost;  /* a chunk of it is gone: no row is no hole any more */
+	bool page;     /* the head of a struct cache_page */
+	bool sweep;    /* rows were left for it that nobody else needs */
+	bool lost;     /* a chunk of it is gone: no row is no hole any more */
+	uint32_t hits; /* opens that have succeeded */
 	void (*free)(struct pages_node *node);
 };
 
@@ -94,6 +95,7 @@ struct pages {
 	size_t chain_count, node_count;
 	struct pages_node *sweeps; /* closed, their objects still to be swept */
 	uint64_t pinned_bytes;	   /* that open pages hold, or will */
+	struct pages_hits *hits;   /* PAGES_HITS of them */
 
 	uint64_t pin_max_bytes;	 /* fixed: half of the arena */
 	uint64_t last_max_bytes; /* fixed: 80% */
@@ -101,6 +103,15 @@ struct pages {
 };
 
 #define PAGES_ZERO_BYTES ((size_t)64 << 20)
+
+/* How often a page has been opened, added up at its last close: pairs of
+ * places, by object; of each pair the one used last stays. */
+#define PAGES_HITS 16384u
+
+struct pages_hits {
+	uint64_t object;
+	uint64_t count;
+};
 
 /* The caller holds the lock. */
 struct pages_node *pages_find(struct pages *pages, uint64_t object,
@@ -111,6 +122,10 @@ void pages_remove(struct pages *pages, struct pages_node *node);
 void pages_lose(struct pages *pages, uint64_t object, uint64_t clock);
 /* Has this version, which somebody has open, lost a chunk? */
 bool pages_lost(struct pages *pages, uint64_t object, uint64_t clock);
+/* Adds up what a node that is removed has counted.  Under the lock. */
+void pages_keep_hits(struct pages *pages, const struct pages_node *node);
+/* How often this object has been opened, as far as that is remembered. */
+uint64_t pages_hits(struct pages *pages, uint64_t object);
 /* Frees a removed node, at once or after its sweep.  Not under the lock. */
 void pages_retire(struct pages *pages, struct pages_node *node);
 /* Evictor's thread: sweeps what last closes have left. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/internal.h"
+#include "cache/reads.h"
 
 #include <stdatomic.h>
 
@@ -29,6 +29,7 @@ void cache_get_stats(struct cache *cache, struct cache_stats *ret)
 	COPY(checksum_errors);
 	COPY(disk_errors);
 	COPY(timeouts);
+	COPY(refused_reads);
 	COPY(pending_pages);
 	COPY(pending_bytes);
 	COPY(written_pages);
@@ -157,7 +158,10 @@ int cache_get_facts(struct cache *cache, const struct meta_entry *entry,
 
 	if (error)
 		return error;
-	*ret = (struct cache_facts){.version = entry->version};
+	*ret = (struct cache_facts){
+		.version = entry->version,
+		.hits = pages_hits(cache->pages, entry->object),
+	};
 	ret->in_memory = facts_of_tier(&facts, txn, META_MEMORY);
 	checksum = ret->checksum;
 	if (cache->buckets)

@@ -57,6 +57,8 @@ static void add_disk(struct values *values, const struct cache_stats *s)
 		"Chunks whose bytes did not match their checksum.");
 	COUNTER("disk_errors", s->disk_errors, "Disk requests that failed.");
 	COUNTER("timeouts", s->timeouts, "Disk reads past their deadline.");
+	COUNTER("refused_reads", s->refused_reads,
+		"Reads not tried while late ones hold too much memory.");
 	GAUGE("pending_pages", s->pending_pages,
 	      "Commits not yet written to a bucket.");
 	GAUGE("pending_bytes", s->pending_bytes,

@@ -245,6 +245,8 @@ static void a_disk_with_too_much_in_quarantine_is_not_asked(void **state)
 	start_ns = clock_monotonic_ns();
 	assert_int_equal(CACHE_FAILED, scene_page(&scene, "next", &page));
 	assert_true(clock_monotonic_ns() - start_ns < CLOCK_NS_PER_SECOND);
+	assert_int_equal(1, stats_of(&scene).refused_reads);
+	assert_int_equal(COUNT, stats_of(&scene).timeouts);
 	for (int i = 0; i < 4000 && quarantined(&scene); i++)
 		usleep(1000);
 	usleep(1100000); /* the negative cache */

@@ -337,6 +337,37 @@ static uint64_t pinned_bytes(struct scene *scene)
 	return arena.pinned_bytes;
 }
 
+static uint64_t hits_of(struct scene *scene, const struct meta_entry *entry)
+{
+	struct cache_facts facts;
+
+	assert_int_equal(0, cache_get_facts(scene->cache, entry, &facts));
+	return facts.hits;
+}
+
+static void hits_are_the_opens_of_a_page_however_many_at_a_time(void **state)
+{
+	struct cache_page *pages[3];
+	struct meta_entry entry, other;
+	struct scene scene;
+
+	(void)state;
+	scene_init(&scene, 32 * MIB, SCENE_DISK);
+	entry = scene_put(&scene, "k", MIB, SCENE_ON_DISK);
+	other = scene_put(&scene, "other", MIB, SCENE_ON_DISK);
+	assert_int_equal(0, hits_of(&scene, &entry));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(0, scene_page(&scene, "k", &pages[i]));
+	assert_int_equal(3, hits_of(&scene, &entry));
+	for (int i = 0; i < 3; i++)
+		cache_page_close(pages[i]);
+	assert_int_equal(3, hits_of(&scene, &entry));
+	assert_int_equal(0, scene_check(&scene, "k", MIB));
+	assert_int_equal(4, hits_of(&scene, &entry));
+	assert_int_equal(0, hits_of(&scene, &other));
+	scene_release(&scene);
+}
+
 static void past_half_of_the_arena_pages_on_disk_are_not_pinned(void **state)
 {
 	struct scene scene;
@@ -508,6 +539,8 @@ int main(void)
 		cmocka_unit_test(data_and_holes_are_found),
 		cmocka_unit_test(
 			past_half_of_the_arena_pages_on_disk_are_not_pinned),
+		cmocka_unit_test(
+			hits_are_the_opens_of_a_page_however_many_at_a_time),
 		cmocka_unit_test(
 			past_four_fifths_pages_only_in_memory_are_busy),
 		cmocka_unit_test(
