@@ -156,6 +156,12 @@ double fs_seconds(uint64_t ttl_ns)
 	return seconds < FS_LONG_SECONDS ? seconds : FS_LONG_SECONDS;
 }
 
+/* Tells a page's names apart. */
+static uint64_t link_of(const struct cache_name *name)
+{
+	return negative_key(name->dir, name->name, name->len).lo | 1;
+}
+
 static struct node_key key_of(const struct cache_name *name,
 			      const struct cache_found *found)
 {
@@ -175,10 +181,7 @@ static struct node_key key_of(const struct cache_name *name,
 			break;
 		key.clock = found->entry.version.clock;
 		if (found->links > 1)
-			key.link =
-				negative_key(name->dir, name->name, name->len)
-					.lo |
-				1;
+			key.link = link_of(name);
 	}
 	return key;
 }
@@ -333,12 +336,20 @@ int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	return outcome;
 }
 
-void fs_renamed(struct fs *fs, const struct cache_name *name,
-		const struct cache_found *found)
+void fs_renamed(struct fs *fs, const struct cache_name *from,
+		const struct cache_name *to, const struct cache_found *found)
 {
-	struct node_key key = key_of(name, found);
+	struct node_key key = key_of(to, found);
 
-	node_renamed(fs->nodes, &key, name->dir, name->name, name->len);
+	node_renamed(fs->nodes, &key, to->dir, to->name, to->len);
+	if (key.kind != NODE_PAGE)
+		return;
+	/* The kernel's node is from before the page got its second name, or
+	 * from before it lost it, or stands for the old name. */
+	key.link = 0;
+	node_moved(fs->nodes, &key, from, to);
+	key.link = link_of(from);
+	node_moved(fs->nodes, &key, from, to);
 }
 
 void fs_published(struct fs *fs, struct node *node, void (*done)(void *arg),

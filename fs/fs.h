@@ -114,8 +114,8 @@ int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	       double *ret_seconds);
 
 /* A rename: whatever node `found` has is called so now. */
-void fs_renamed(struct fs *fs, const struct cache_name *name,
-		const struct cache_found *found);
+void fs_renamed(struct fs *fs, const struct cache_name *from,
+		const struct cache_name *to, const struct cache_found *found);
 
 /* A version of what this node writes was committed: the kernel's entry of its
  * name is out of date, if there can be one.  done (or NULL) is called once it

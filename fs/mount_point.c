@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +101,15 @@ static int clean_up(const char *path, char *reason)
 	return 0;
 }
 
+/* The kernel may know the attributes still when there is nobody to ask any
+ * more; how much space there is, it always asks. */
+static int look(const char *path, struct stat *ret)
+{
+	struct statvfs space;
+
+	return statvfs(path, &space) || stat(path, ret) ? -errno : 0;
+}
+
 int mount_point_check(const char *path, char ret_path[PATH_MAX],
 		      char reason[MOUNT_REASON_BYTES])
 {
@@ -115,7 +125,7 @@ int mount_point_check(const char *path, char ret_path[PATH_MAX],
 		error = clean_up(found, reason);
 		if (error)
 			return error;
-		error = stat(found, &st) ? -errno : 0;
+		error = look(found, &st);
 	}
 	if (error == -ENOENT)
 		return fail(reason, error, "mount point", path,

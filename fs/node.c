@@ -345,6 +345,19 @@ void node_renamed(struct nodes *nodes, const struct node_key *key, uint64_t dir,
 	pthread_mutex_unlock(&nodes->lock);
 }
 
+void node_moved(struct nodes *nodes, const struct node_key *key,
+		const struct cache_name *from, const struct cache_name *to)
+{
+	pthread_mutex_lock(&nodes->lock);
+	struct node *node = find_key(nodes, key);
+
+	if (node && node->name && node->dir == from->dir &&
+	    node->name_len == from->len &&
+	    memcmp(node->name, from->name, from->len) == 0)
+		(void)set_name(node, to->dir, to->name, to->len);
+	pthread_mutex_unlock(&nodes->lock);
+}
+
 void node_set_shown(struct nodes *nodes, struct node *node)
 {
 	pthread_mutex_lock(&nodes->lock);

@@ -24,6 +24,7 @@
 
 #include "tools/lib/page.h"
 
+struct cache_name;
 struct cache_page;
 struct cache_staging;
 struct nodes;
@@ -102,6 +103,9 @@ bool node_name(struct nodes *nodes, struct node *node, uint64_t *ret_dir,
 /* A rename: whatever node this key has is called so now. */
 void node_renamed(struct nodes *nodes, const struct node_key *key, uint64_t dir,
 		  const char *name, size_t len);
+/* The same, but only if that is where the node was last seen. */
+void node_moved(struct nodes *nodes, const struct node_key *key,
+		const struct cache_name *from, const struct cache_name *to);
 
 /* A staging page was begun over (or has been committed as) a version that
  * somebody else may have seen. */

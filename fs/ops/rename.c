@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/ops/ops.h"
+
 #include <stdio.h>
 
 /* The kernel moves its entry along: the node must know where it is, or its
  * next open would have to look it up once more. */
-static void follow(struct fs *fs, const struct cache_name *name)
+static void follow(struct fs *fs, const struct cache_name *from,
+		   const struct cache_name *to)
 {
 	struct cache_found found;
-	int outcome = cache_lookup(fs->cache, name, 0, &found);
+	int outcome = cache_lookup(fs->cache, to, 0, &found);
 
 	if (outcome == 0)
-		fs_renamed(fs, name, &found);
+		fs_renamed(fs, from, to, &found);
 	else if (outcome == CACHE_STAGED)
 		cache_staging_put(found.staging);
 }
@@ -27,9 +29,9 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		return;
 	outcome = cache_rename(fs->cache, &from, &to, flags);
 	if (outcome == 0) {
-		follow(fs, &to);
+		follow(fs, &from, &to);
 		if (flags & RENAME_EXCHANGE)
-			follow(fs, &from);
+			follow(fs, &to, &from);
 	}
 	fuse_reply_err(req, fs_errno(outcome));
 }
