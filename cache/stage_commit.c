@@ -20,7 +20,6 @@ struct commit {
 	bool there; /* the name leads to `before` */
 	struct meta_entry before;
 	struct meta_entry entry;
-	bool in_memory; /* there are chunks that a bucket doesn't have yet */
 	struct cache_garbage garbage;
 };
 
@@ -79,7 +78,6 @@ static int put_row(struct commit *commit, struct stage_chunk *chunk)
 		return error ? error
 			     : meta_chunk_put(commit->txn, META_DISK, &row);
 	}
-	commit->in_memory = true;
 	return meta_chunk_put(commit->txn, META_MEMORY, &row);
 }
 
@@ -209,11 +207,12 @@ static int put_attributes(struct commit *commit)
 	return error;
 }
 
-/* The fact of a page travels with the last chunk that is still to be written;
- * where there is none, it goes to the journal. */
+/* Its fact travels with the last chunk that is still to be written; where there
+ * is none (all were spilled, or are the version's below), the write-behind puts
+ * it into the journal.  Only what has no chunks is never pending. */
 static int queue_fact(struct commit *commit)
 {
-	if (!commit->in_memory)
+	if (!commit->entry.chunks)
 		return cache_fact_set(commit->cache, commit->txn, &commit->name,
 				      &commit->entry);
 	return cache_pending_page(commit->cache, commit->txn, &commit->entry);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cache/negative.h"
+#include "cache/staging.h"
 #include "tools/lib/clock.h"
 #include "tools/lib/fault.h"
 
@@ -230,6 +231,47 @@ static void a_hidden_name_that_was_replaced_stays_away(void **state)
 	assert_int_equal(fixture_get(&f, "q", 2, LEN), 0);
 }
 
+static void grow(const char *key, uint64_t len)
+{
+	struct cache_name name = fixture_name(&f, key);
+	struct cache_creator creator = fixture_creator();
+	struct cache_writer *writer;
+	bool committed;
+
+	assert_int_equal(
+		cache_stage_open(f.cache, &name, 0, &creator, 7, &writer), 0);
+	assert_int_equal(
+		cache_stage_truncate(cache_writer_staging(writer), len), 0);
+	cache_stage_close(writer, &committed);
+	assert_true(committed);
+}
+
+/* All chunks of the new version are the old one's, on disk or on their way. */
+static void a_page_without_new_chunks_can_be_renamed(void **state)
+{
+	struct cache_found found;
+
+	(void)state;
+	fixture_start(&f);
+	fixture_put(&f, "p", 1, LEN);
+	assert_int_equal(cache_sync(f.cache), 0);
+	grow("p", 3 * LEN);
+	fault_arm("io.write", FAULT_EVERY, EIO);
+	fixture_put(&f, "q", 2, LEN);
+	grow("q", 3 * LEN);
+	fault_disarm_all();
+	assert_int_equal(cache_sync(f.cache), 0);
+	assert_int_equal(fixture_rename(&f, "p", "r", 0), 0);
+	assert_int_equal(fixture_rename(&f, "q", "s", 0), 0);
+	lose_index();
+	assert_int_equal(fixture_lookup(&f, "r", &found), 0);
+	assert_int_equal(found.entry.size_bytes, 3 * LEN);
+	assert_int_equal(fixture_lookup(&f, "s", &found), 0);
+	assert_int_equal(found.entry.size_bytes, 3 * LEN);
+	assert_int_equal(fixture_lookup(&f, "p", &found), CACHE_MISS);
+	assert_int_equal(fixture_lookup(&f, "q", &found), CACHE_MISS);
+}
+
 #define with(test) cmocka_unit_test_setup_teardown(test, prepare, close_it)
 
 int main(void)
@@ -244,6 +286,7 @@ int main(void)
 		with(a_directory_moved_twice_in_the_journal_is_moved_once),
 		with(a_cut_batch_leaves_dead_bytes),
 		with(a_hidden_name_that_was_replaced_stays_away),
+		with(a_page_without_new_chunks_can_be_renamed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
