@@ -74,7 +74,8 @@ static int choose_mode(struct pages *pages, const struct meta_entry *entry,
 	if (!large && pages->pinned_bytes + bytes <= pages->pin_max_bytes)
 		return 0;
 	/* What has no other copy yet isn't evicted before it has one, so a
-	 * large page needs no pins for that. */
+	 * page that is large, or would never fit, needs no pins for that. */
+	large = large || bytes > pages->last_max_bytes;
 	if (entry->flags & META_ON_DISK || (large && cache->buckets)) {
 		*ret_on_demand = true;
 		return 0;

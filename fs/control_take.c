@@ -8,8 +8,16 @@
 #include "tools/lib/clock.h"
 #include "tools/lib/log.h"
 
+/* Whoever looks after a command has returned sees what it did. */
+#define TOLD_NS CLOCK_NS_PER_SECOND
+
 /* Names that one request removes at most: some 50 ms. */
 #define REMOVE_NAMES 4096u
+
+static void wait_told(struct fs *fs)
+{
+	inval_flush(fs->inval, clock_monotonic_ns() + TOLD_NS);
+}
 
 static void show(void *arg, uint64_t dir, const char *name, size_t len)
 {
@@ -28,6 +36,7 @@ bool control_hidden(struct fs *fs, const struct cache_name *name,
 void control_show_hidden(struct fs *fs)
 {
 	hidden_take(fs->control->hidden, clock_monotonic_ns(), show, fs);
+	wait_told(fs);
 }
 
 int control_take_config(struct fs *fs, const char *line, size_t len)
@@ -95,6 +104,7 @@ int control_take_remove(struct fs *fs, const char *line, size_t len)
 		if (!r)
 			r = cache_remove(fs->cache, &name, tree, REMOVE_NAMES);
 	}
+	wait_told(fs);
 	return r == CACHE_MORE ? -EAGAIN : -fs_errno(r);
 }
 

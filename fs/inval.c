@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/node.h"
+#include "tools/lib/clock.h"
 #include "tools/lib/list.h"
 #include "tools/lib/page.h"
 
@@ -299,6 +300,96 @@ void inval_directory(struct inval *inval, uint64_t object)
 	if (found)
 		found->again = true;
 	pthread_mutex_unlock(&inval->lock);
+}
+
+/* ---- waiting for it ---- */
+
+struct flush {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	/* Guarded by lock. */
+	unsigned left; /* directories */
+	bool given_up; /* the last directory frees this */
+};
+
+static void flush_free(struct flush *flush)
+{
+	pthread_cond_destroy(&flush->changed);
+	pthread_mutex_destroy(&flush->lock);
+	free(flush);
+}
+
+static void flush_done(void *arg)
+{
+	struct flush *flush = arg;
+	bool last;
+
+	pthread_mutex_lock(&flush->lock);
+	flush->left--;
+	last = !flush->left && flush->given_up;
+	pthread_cond_signal(&flush->changed);
+	pthread_mutex_unlock(&flush->lock);
+	if (last)
+		flush_free(flush);
+}
+
+/* Called locked.  One that is being worked on is worked on once more: what
+ * was queued before this is done then. */
+static void flush_add(struct flush *flush, struct directory *dir)
+{
+	struct waiter *waiter = malloc(sizeof(*waiter));
+
+	if (!waiter)
+		return;
+	*waiter = (struct waiter){dir->late, flush_done, flush};
+	dir->late = waiter;
+	dir->again = true;
+	flush->left++;
+}
+
+static struct flush *flush_new(struct inval *inval)
+{
+	struct flush *flush = calloc(1, sizeof(*flush));
+	pthread_condattr_t monotonic;
+
+	if (!flush)
+		return NULL;
+	pthread_mutex_init(&flush->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&flush->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+
+	pthread_mutex_lock(&inval->lock);
+	pthread_mutex_lock(&flush->lock);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		for (struct directory *dir = inval->buckets[i]; dir;
+		     dir = dir->next)
+			flush_add(flush, dir);
+	}
+	pthread_mutex_unlock(&flush->lock);
+	pthread_mutex_unlock(&inval->lock);
+	return flush;
+}
+
+void inval_flush(struct inval *inval, uint64_t deadline_ns)
+{
+	struct timespec until = clock_to_timespec(deadline_ns);
+	struct flush *flush = flush_new(inval);
+	int rc = 0;
+	bool left;
+
+	if (!flush)
+		return;
+	pthread_mutex_lock(&flush->lock);
+	while (flush->left && rc != ETIMEDOUT)
+		rc = pthread_cond_timedwait(&flush->changed, &flush->lock,
+					    &until);
+	left = flush->left;
+	flush->given_up = true;
+	pthread_mutex_unlock(&flush->lock);
+	if (!left)
+		flush_free(flush);
 }
 
 void inval_get_stats(struct inval *inval, struct inval_stats *ret)

@@ -14,7 +14,7 @@
  * invalidated.  Names and directories that are queued already are not queued
  * again.
  *
- * Threads: inval_*() from any, never waiting.
+ * Threads: inval_*() from any; only inval_flush() waits.
  */
 
 #include <stddef.h>
@@ -47,6 +47,10 @@ void inval_name(struct inval *inval, uint64_t dir, const char *name, size_t len,
 		void (*done)(void *arg), void *arg);
 /* The attributes of a directory. */
 void inval_directory(struct inval *inval, uint64_t object);
+/* Waits until the kernel knows all that is queued now, or until deadline_ns:
+ * whoever has it locked may be waiting for us.  Holds up the thread that asks;
+ * not for requests that come often. */
+void inval_flush(struct inval *inval, uint64_t deadline_ns);
 
 struct inval_stats {
 	uint64_t names, directories, overflows;

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fs/node.h"
+#include "tools/lib/clock.h"
 
 /* A kernel whose directories can be kept busy. */
 struct kernel {
@@ -187,6 +188,38 @@ static void attributes_alone_can_be_told(void **state)
 	assert_int_equal(f->kernel.entries, 0);
 }
 
+static void a_flush_returns_when_the_kernel_knows(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t hour_ns = 3600 * CLOCK_NS_PER_SECOND;
+
+	for (uint64_t dir = 50; dir < 60; dir++) {
+		add_dir(f->nodes, dir);
+		inval_name(f->inval, dir, "a", 1, NULL, NULL);
+		inval_name(f->inval, dir, "b", 1, NULL, NULL);
+	}
+	inval_flush(f->inval, clock_monotonic_ns() + hour_ns);
+	assert_int_equal(f->kernel.entries, 20);
+	/* Nothing is left to wait for. */
+	inval_flush(f->inval, clock_monotonic_ns() + hour_ns);
+}
+
+static void a_flush_of_a_busy_directory_ends_at_its_deadline(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t start_ns = clock_monotonic_ns();
+	uint64_t wait_ns = 20 * CLOCK_NS_PER_MS;
+
+	set_busy(&f->kernel, add_dir(f->nodes, 50));
+	inval_name(f->inval, 50, "a", 1, NULL, NULL);
+	inval_flush(f->inval, start_ns + wait_ns);
+	assert_true(clock_monotonic_ns() >= start_ns + wait_ns);
+	assert_int_equal(f->kernel.entries, 0);
+	set_busy(&f->kernel, 0);
+	inval_flush(f->inval, start_ns + 3600 * CLOCK_NS_PER_SECOND);
+	assert_int_equal(f->kernel.entries, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +229,8 @@ int main(void)
 		TEST(a_directory_the_kernel_does_not_know_is_done_at_once),
 		TEST(past_the_bound_all_known_names_are_invalidated),
 		TEST(attributes_alone_can_be_told),
+		TEST(a_flush_returns_when_the_kernel_knows),
+		TEST(a_flush_of_a_busy_directory_ends_at_its_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -362,6 +362,26 @@ static void an_EIO_is_ENOENT_everywhere_until_pagefs_clear(void **state)
 	is_there(rig, "page-2", 2);
 }
 
+/* No moment is left in which the kernel still remembers. */
+static void who_looks_right_after_clear_or_rm_sees_what_it_did(void **state)
+{
+	struct rig *rig = *state;
+
+	rig->faults = "io.read:every/2:EIO";
+	rig_serve(rig, "-o failed_get_ttl_seconds=60");
+	for (int i = 0; i < 12; i++) {
+		assert_int_equal(rig_put(rig, "page-1", 1, PAGE), 0);
+		evict_all(rig);
+		assert_int_equal(rig_get(rig, "page-1", 1, PAGE), 0);
+		evict_all(rig);
+		assert_int_equal(rig_get(rig, "page-1", 1, PAGE), -ENOENT);
+		assert_int_equal(rig_run(rig, "clear %s", rig->mount), 0);
+		assert_int_equal(rig_stat_page(rig, "page-1"), 0);
+		assert_int_equal(rig_run(rig, "rm %s/page-1", rig->mount), 0);
+		assert_int_equal(rig_stat_page(rig, "page-1"), -ENOENT);
+	}
+}
+
 static void an_EIO_is_ENOENT_until_its_time_is_over(void **state)
 {
 	struct rig *rig = *state;
@@ -475,6 +495,7 @@ static int tests(void)
 		rig_test(
 			a_disk_that_others_fill_to_the_brim_costs_old_pages_only),
 		rig_test(an_EIO_is_ENOENT_everywhere_until_pagefs_clear),
+		rig_test(who_looks_right_after_clear_or_rm_sees_what_it_did),
 		rig_test(an_EIO_is_ENOENT_until_its_time_is_over),
 		rig_test(a_put_shows_a_hidden_page_at_once),
 		rig_test(without_a_ttl_each_open_asks_the_disk_again),
