@@ -6,11 +6,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/lib/clock.h"
@@ -264,33 +264,64 @@ static int rebuild(struct fsck *fsck)
 
 /* ---- opening and closing ---- */
 
+/* Opening makes what is not there: a directory that holds no store must not
+ * become one.  Where the superblock is lost, the buckets still say whose it
+ * is. */
+static int look(const char *dir_path)
+{
+	DIR *dir = opendir(dir_path), *buckets;
+	struct dirent *entry;
+	int fd, error = -ENOTDIR;
+
+	if (!dir)
+		return -errno;
+	if (!faccessat(dirfd(dir), "pagefs", F_OK, AT_SYMLINK_NOFOLLOW))
+		error = 0;
+	fd = openat(dirfd(dir), "buckets", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	buckets = fd < 0 ? NULL : fdopendir(fd);
+	while (error && buckets && (entry = readdir(buckets)))
+		if (strstr(entry->d_name, ".bucket"))
+			error = 0;
+	if (buckets)
+		closedir(buckets);
+	closedir(dir);
+	return error;
+}
+
+static int refuse(const char *dir, int error, char *why, char *reason)
+{
+	if (error == -EWOULDBLOCK) {
+		/* What follows is advice for those who mount. */
+		why[strcspn(why, ";")] = '\0';
+		snprintf(reason, 512, "%s; unmount it first", why);
+	} else if (why[0]) {
+		snprintf(reason, 512, "%s", why);
+	} else {
+		snprintf(reason, 512, "%s: %s", dir,
+			 error == -ENOTDIR ? "not a pagefs disk directory"
+					   : strerror(-error));
+	}
+	return error;
+}
+
 static int open_buckets(struct fsck *fsck, char *reason)
 {
 	struct cache *cache = fsck->cache;
 	struct io_config io = {.mode = IO_AUTO, .depth = 64};
 	struct buckets_config buckets = {.dir = fsck->config->dir};
 	char why[256] = "";
-	struct stat st;
-	int error;
+	int error = look(fsck->config->dir);
 
-	/* Opening makes what is not there. */
-	if (stat(fsck->config->dir, &st) < 0) {
-		error = -errno;
-		snprintf(reason, 512, "%s: %s", fsck->config->dir,
-			 strerror(-error));
-		return error;
-	}
-	error = io_open(&io, &cache->io);
+	if (!error)
+		error = io_open(&io, &cache->io);
 	if (!error) {
 		buckets.io = cache->io;
 		error = buckets_open(&buckets, &cache->buckets, why);
 	}
 	if (error)
-		snprintf(reason, 512, "%s: %s", fsck->config->dir,
-			 why[0] ? why : strerror(-error));
-	else
-		cache->hlc.node = buckets_node(cache->buckets);
-	return error;
+		return refuse(fsck->config->dir, error, why, reason);
+	cache->hlc.node = buckets_node(cache->buckets);
+	return 0;
 }
 
 static int open_index(struct fsck *fsck, char *reason)

@@ -42,8 +42,9 @@ struct cache_fsck_config {
 	void *arg;
 };
 
-/* 0, whatever was found; -EWOULDBLOCK: it is mounted; -ENOENT: no disk tier is
- * there; -errno.  ret_reason (512 bytes) says why. */
+/* 0, whatever was found; -EWOULDBLOCK: it is mounted; -ENOENT: nothing is
+ * there; -ENOTDIR: it is no disk tier, and is left as it was; -errno.
+ * ret_reason (512 bytes) says why, and on what. */
 int cache_fsck(const struct cache_fsck_config *config,
 	       struct cache_fsck_report *ret, char *ret_reason);
 

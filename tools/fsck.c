@@ -128,8 +128,9 @@ static int check(const struct fsck_options *values, const char *dir)
 		config.progress = print_progress;
 	error = cache_fsck(&config, &report, reason);
 	if (error)
-		return command_fail(&command, "%s: %s", dir,
-				    *reason ? reason : strerror(-error));
+		return *reason ? command_fail(&command, "%s", reason)
+			       : command_fail(&command, "%s: %s", dir,
+					      strerror(-error));
 	if (values->json)
 		print_json(&report);
 	else

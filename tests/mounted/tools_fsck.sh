@@ -10,7 +10,7 @@ for i in 1 2 3; do
 	"$pagefs" put -p "$scratch/page$i" "$mount/a/page$i"
 done
 expect 1 "$pagefs" fsck "$disk"
-says "$disk"
+says "fsck: $disk is in use by another pagefs, pid $(daemon_pid); unmount it"
 mount_end
 
 for mode in "" --verify; do
@@ -23,6 +23,18 @@ report = json.load(sys.stdin)
 assert report["pages"] == 3 and report["chunks"] >= 3, report
 assert report["damaged"] == report["incomplete"] == report["pending"] == 0
 '
+
+# What is no store does not become one.
+mkdir "$scratch/empty"
+for mode in "" --verify --rebuild; do
+	expect 1 "$pagefs" fsck $mode "$scratch/empty"
+	says "fsck: $scratch/empty: not a pagefs disk directory"
+	expect 1 "$pagefs" fsck $mode "$scratch/page1"
+	expect 1 "$pagefs" fsck $mode "$scratch/none"
+	says "fsck: $scratch/none: No such file or directory"
+done
+[ -z "$(ls -A "$scratch/empty")" ] || failed "fsck wrote into a directory"
+[ ! -e "$scratch/none" ] || failed "fsck made a directory"
 
 # The index is lost: made again, by hand.
 rm -rf "$disk/index"
