@@ -48,7 +48,7 @@ struct control_wiring {
 	void (*tiers)(void *arg, struct values *values);
 	/* Adds the options in force, as lines. */
 	void (*options)(void *arg, struct strbuf *out);
-	/* `name = value`: 0, -EINVAL, -EPERM (not while mounted). */
+	/* `name = value`: 0; -EINVAL, and the log says why. */
 	int (*configure)(void *arg, const char *line);
 	/* What becomes of the memory tier at the end. */
 	void (*keep_memory)(void *arg, bool keep);

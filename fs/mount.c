@@ -10,6 +10,7 @@
 
 #include "tools/lib/checksum.h"
 #include "tools/lib/log.h"
+#include "tools/lib/page.h"
 #include "tools/lib/strbuf.h"
 
 #define EXIT_USAGE 2
@@ -17,7 +18,7 @@
 static int wrong(const char *message)
 {
 	fprintf(stderr,
-		"pagefs mount: %s\nTry `pagefs mount --help` for help.\n",
+		"pagefs mount: %s\nTry 'pagefs mount --help'.\n",
 		message);
 	return EXIT_USAGE;
 }
@@ -95,18 +96,63 @@ static void name_instance(struct mount_plan *plan)
 		 (unsigned long long)checksum_bytes(home, strlen(home), 0));
 }
 
+/* What was left to us is decided, so that the options say what is. */
+static int settle_options(const struct mount_plan *plan)
+{
+	struct mount_options *values = plan->values;
+	char *disk = strdup(plan->disk_dir[0] ? plan->disk_dir : "none");
+
+	if (!disk)
+		return -ENOMEM;
+	free(values->disk);
+	values->disk = disk;
+	if (!values->memory_bytes)
+		values->memory_bytes = tenth_of_ram();
+	values->allow_other |= geteuid() == 0 && !values->noallow_other &&
+			       !values->allow_root;
+	return 0;
+}
+
+/* Offsets on disk, in slots and in checks count in these. */
+static int check_page_size(char reason[MOUNT_REASON_BYTES])
+{
+	long bytes = sysconf(_SC_PAGESIZE);
+
+	if (bytes == BLOCK_BYTES)
+		return 0;
+	snprintf(reason, MOUNT_REASON_BYTES,
+		 "pagefs needs 4 KiB pages, and this kernel has pages of %ld "
+		 "KiB: boot one that is built with 4 KiB pages",
+		 bytes / 1024);
+	return -ENOTSUP;
+}
+
 static int make_plan(struct mount_plan *plan, const char *mount_point,
 		     char reason[MOUNT_REASON_BYTES])
 {
-	int error = mount_point_check(mount_point, plan->mount_point, reason);
+	int error = check_page_size(reason);
 
+	if (!error)
+		error = mount_point_check(mount_point, plan->mount_point,
+					  reason);
 	if (!error)
 		error = choose_disk(plan, reason);
 	if (error)
 		return error;
-	if (!plan->values->memory_bytes)
-		plan->values->memory_bytes = tenth_of_ram();
 	name_instance(plan);
+	error = settle_options(plan);
+	if (error)
+		snprintf(reason, MOUNT_REASON_BYTES, "%s", strerror(-error));
+	return error;
+}
+
+static int check_values(const struct mount_options *values)
+{
+	if (values->memory_bytes && values->memory_bytes < MOUNT_MEMORY_MIN)
+		return wrong("the memory tier (--memory) needs 16M at least");
+	if (values->disk_cap.percent <= 0 && !values->disk_cap.bytes)
+		return wrong("a disk tier of no bytes (--disk-cap 0) can hold "
+			     "nothing; --disk none does without one");
 	return 0;
 }
 
@@ -129,14 +175,13 @@ static int read_options(struct options *options, struct mount_options *values,
 		r = options_parse_file(options, values->config, &text);
 	if (r)
 		wrong(strbuf_text(&text));
-	else if (values->memory_bytes &&
-		 values->memory_bytes < MOUNT_MEMORY_MIN)
-		r = wrong("--memory must be at least 16M");
 	else if (argc - first == 0)
 		r = wrong("where to? Give a mount point");
 	else if (argc - first > 1)
 		r = wrong("one mount point, please");
 	else
+		r = check_values(values);
+	if (!r)
 		*ret_mount_point = argv[first];
 	strbuf_release(&text);
 	return r ? -EXIT_USAGE : 0;

@@ -164,9 +164,13 @@ static int configure(void *arg, const char *text)
 	r = split(line, &name, &value);
 	if (r)
 		return r;
-	if (!changeable(name))
-		return options_find(mount_option_specs, name) ? -EPERM
-							      : -EINVAL;
+	if (!changeable(name)) {
+		log_warning("config: %s %s", name,
+			    options_find(mount_option_specs, name)
+				    ? "can't be changed while mounted"
+				    : "is no option");
+		return -EINVAL;
+	}
 	strbuf_init(&error, 0);
 	pthread_mutex_lock(&control->lock);
 	r = options_set(control->plan->options, OPTIONS_COMMAND_LINE, name,

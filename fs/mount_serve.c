@@ -283,7 +283,6 @@ static void settings_of(const struct mount_options *values,
 static int new_session(struct serve *serve)
 {
 	const struct mount_options *values = serve->plan->values;
-	bool root = geteuid() == 0;
 	char list[256];
 	char program[] = "pagefs", option[] = "-o";
 	char *argv[] = {program, option, list, NULL};
@@ -292,10 +291,7 @@ static int new_session(struct serve *serve)
 	snprintf(list, sizeof(list),
 		 "fsname=pagefs,subtype=pagefs,default_permissions%s%s%s",
 		 values->ro ? ",ro" : "",
-		 values->allow_other || (root && !values->noallow_other &&
-					 !values->allow_root)
-			 ? ",allow_other"
-			 : "",
+		 values->allow_other ? ",allow_other" : "",
 		 values->allow_root ? ",allow_root" : "");
 	serve->fs.session = fuse_session_new(&args, &fs_operations,
 					     sizeof(fs_operations), &serve->fs);
@@ -356,12 +352,20 @@ static int open_all(struct serve *serve)
 	return error;
 }
 
+/* A tier that holds nothing of its own is not left lying about: one that
+ * nobody ever used, or could write to.  (A mount that is read-only can't be
+ * told what to do with it.) */
+static bool keeps_memory(const struct serve *serve)
+{
+	return serve->control.keep_memory &&
+	       (!serve->memory_new ||
+		(serve->ready && !serve->plan->values->ro));
+}
+
 static void close_all(struct serve *serve)
 {
 	struct fs *fs = &serve->fs;
-	/* A tier that nobody ever used is not left lying about. */
-	bool keep = serve->control.keep_memory &&
-		    (serve->ready || !serve->memory_new);
+	bool keep = keeps_memory(serve);
 
 	serve->ended = true;
 	if (serve->ticking) {
@@ -444,7 +448,7 @@ int mount_serve(const struct mount_plan *plan, int pipe)
 	close_all(serve);
 	if (!error)
 		log_info("%s: ended; the memory tier is %s", plan->mount_point,
-			 serve->control.keep_memory ? "kept" : "freed");
+			 keeps_memory(serve) ? "kept" : "freed");
 	free(serve);
 	return error ? 1 : 0;
 }

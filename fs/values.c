@@ -2,6 +2,9 @@
 #include "fs/values.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "tools/lib/strbuf.h"
@@ -23,25 +26,55 @@ void values_add(struct values *values, enum value_kind kind, const char *name,
 	next(values, kind, name, help)->number = number;
 }
 
+/* Bytes of the character that starts here; 0: none does, or it does not end
+ * within the text.  jansson says what is UTF-8. */
+static size_t character_bytes(const char *text)
+{
+	for (size_t len = 1; len <= 4 && text[len - 1]; len++) {
+		json_t *one = json_stringn(text, len);
+
+		json_decref(one);
+		if (one)
+			return len;
+	}
+	return 0;
+}
+
 void values_add_text(struct values *values, const char *name, const char *help,
 		     const char *text)
 {
 	struct value *value = next(values, VALUE_TEXT, name, help);
-	size_t len = strnlen(text, VALUE_TEXT_MAX - 1);
+	size_t at = 0;
 
-	memcpy(value->text, text, len);
+	while (*text) {
+		size_t len = character_bytes(text);
+		const char *character = len ? text : "?";
+
+		len = len ? len : 1;
+		if (at + len >= VALUE_TEXT_MAX)
+			break;
+		memcpy(value->text + at, character, len);
+		at += len;
+		text += len;
+	}
+}
+
+static bool is_whole(double number)
+{
+	return number >= -9e15 && number <= 9e15 &&
+	       number == (double)(int64_t)number;
 }
 
 /* Whole numbers as such: a counter of bytes must not become 1.2e+09. */
 static void print_number(struct strbuf *out, double number)
 {
-	if (number >= -9e15 && number <= 9e15 &&
-	    number == (double)(int64_t)number)
+	if (is_whole(number))
 		strbuf_printf(out, "%lld", (long long)number);
 	else
 		strbuf_printf(out, "%.9g", number);
 }
 
+/* A label's value, as Prometheus reads it. */
 static void print_quoted(struct strbuf *out, const char *text)
 {
 	strbuf_putc(out, '"');
@@ -74,21 +107,37 @@ void values_print_lines(const struct values *values, struct strbuf *out)
 	}
 }
 
+static json_t *json_of(const struct value *value)
+{
+	if (value->kind == VALUE_TEXT)
+		return json_string(value->text);
+	if (is_whole(value->number))
+		return json_integer((json_int_t)value->number);
+	return json_real(value->number);
+}
+
+static int append(const char *bytes, size_t len, void *arg)
+{
+	strbuf_add(arg, bytes, len);
+	return 0;
+}
+
 void values_print_json(const struct values *values, struct strbuf *out)
 {
-	strbuf_puts(out, "{");
-	for (unsigned i = 0; i < values->count; i++) {
-		const struct value *value = &values->value[i];
+	json_t *object = json_object();
 
-		strbuf_puts(out, i ? ",\n " : "\n ");
-		print_quoted(out, value->name);
-		strbuf_puts(out, ": ");
-		if (value->kind == VALUE_TEXT)
-			print_quoted(out, value->text);
-		else
-			print_number(out, value->number);
+	/* What is no number (0 / 0) has no JSON: null. */
+	for (unsigned i = 0; i < values->count; i++) {
+		json_t *value = json_of(&values->value[i]);
+
+		json_object_set_new(object, values->value[i].name,
+				    value ? value : json_null());
 	}
-	strbuf_puts(out, "\n}\n");
+	if (json_dump_callback(object, append, out,
+			       JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
+		out->error = -ENOMEM;
+	strbuf_putc(out, '\n');
+	json_decref(object);
 }
 
 void values_print_metrics(const struct values *values, struct strbuf *out)

@@ -5,7 +5,7 @@
 /*
  * Facts and figures of a running daemon, gathered once and printed three ways:
  * as lines `name value`, as JSON, as metrics for Prometheus.  One thread at a
- * time; nothing is allocated.  Names, help and labels are not copied.
+ * time; gathering allocates nothing.  Names and help are not copied.
  */
 
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct value {
 	const char *name; /* [a-z0-9_]; counters end in _total */
 	const char *help; /* one sentence */
 	double number;
-	char text[VALUE_TEXT_MAX];
+	char text[VALUE_TEXT_MAX]; /* UTF-8 */
 };
 
 struct values {
@@ -36,7 +36,7 @@ struct values {
 
 void values_add(struct values *values, enum value_kind kind, const char *name,
 		const char *help, double number);
-/* Cut after VALUE_TEXT_MAX - 1 bytes. */
+/* Cut so that it fits; what is not UTF-8 (paths are any bytes) becomes '?'. */
 void values_add_text(struct values *values, const char *name, const char *help,
 		     const char *text);
 

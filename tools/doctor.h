@@ -33,6 +33,7 @@ struct doctor {
 	uint64_t capabilities;		    /* effective ones, a bit each */
 	unsigned kernel;		    /* doctor_kernel(6, 18) */
 	uint64_t memlock_bytes, open_files; /* limits; UINT64_MAX: none */
+	uint64_t page_bytes;		    /* of the machine's memory */
 };
 
 #define doctor_kernel(major, minor) ((unsigned)(major)*1000 + (minor))

@@ -134,5 +134,6 @@ int doctor_look(const char *disk, uint64_t memory_bytes, struct doctor *ret)
 	/* pagefs raises its own soft limit on files, never that of memlock. */
 	ret->memlock_bytes = soft_limit(RLIMIT_MEMLOCK);
 	ret->open_files = hard_limit(RLIMIT_NOFILE);
+	ret->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	return 0;
 }

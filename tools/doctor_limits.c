@@ -11,10 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/lib/page.h"
 #include "tools/lib/size.h"
 
 /* Slots from here on are files of their own, which cost a mapping each. */
 #define SLOT_FILE_BYTES (UINT64_C(256) << 10)
+
+static void check_page_size(const struct doctor *doctor, struct finding *ret)
+{
+	if (doctor->page_bytes == BLOCK_BYTES)
+		finding_ok(ret, "4 KiB");
+	else
+		finding_bad(ret, DOCTOR_FAIL,
+			    "pagefs does not start: it needs 4 KiB pages",
+			    "boot a kernel that is built with 4 KiB pages",
+			    "%" PRIu64 " KiB", doctor->page_bytes / 1024);
+}
 
 static void check_memlock(const struct doctor *doctor, struct finding *ret)
 {
@@ -137,6 +149,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
 }
 
 const struct doctor_check doctor_limit_checks[] = {
+	{"page size", check_page_size},
 	{"memlock", check_memlock},
 	{"open files", check_files},
 	{"mappings", check_mappings},

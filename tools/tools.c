@@ -82,7 +82,7 @@ static int unknown(const struct tool *own, const char *name)
 	fprintf(stderr, "pagefs: '%s' is no command", name);
 	if (nearest)
 		fprintf(stderr, "; did you mean '%s'?", nearest->name);
-	fputs("\n'pagefs help' lists them.\n", stderr);
+	fputs("\nTry 'pagefs help'.\n", stderr);
 	return COMMAND_USAGE;
 }
 

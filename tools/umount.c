@@ -229,7 +229,8 @@ static int stop(const struct umount_options *values,
 	if (!error)
 		error = mountpoint_write(mountpoint, "stop",
 					 values->keep_memory ? "keep" : "free");
-	if (error)
+	/* A read-only one decides by itself: it keeps what others left. */
+	if (error && error != -EROFS)
 		fprintf(stderr,
 			"pagefs umount: %s: %s: the memory tier is kept\n",
 			mountpoint->path, strerror(-error));

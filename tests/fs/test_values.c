@@ -51,6 +51,21 @@ static void json_is_quoted(void **state)
 	       "\"engine\": \"a \\\"b\\\"\\n\"\n}\n");
 }
 
+static void a_text_is_cut_between_characters_and_always_utf_8(void **state)
+{
+	char path[VALUE_TEXT_MAX + 8] = "";
+
+	(void)state;
+	values.count = 0;
+	values_add_text(&values, "dir", "Where.", "/a\xff/\xc3\xa9/\xe2\x82");
+	assert_string_equal(values.value[0].text, "/a?/\xc3\xa9/??");
+	memset(path, 'x', VALUE_TEXT_MAX - 2);
+	memcpy(path + VALUE_TEXT_MAX - 2, "\xc3\xa9", 3);
+	values_add_text(&values, "dir", "Where.", path);
+	path[VALUE_TEXT_MAX - 2] = '\0';
+	assert_string_equal(values.value[1].text, path);
+}
+
 static void metrics_have_help_and_type(void **state)
 {
 	(void)state;
@@ -104,6 +119,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(lines_are_for_people, set_up),
 		cmocka_unit_test_setup(json_is_quoted, set_up),
+		cmocka_unit_test_setup(
+			a_text_is_cut_between_characters_and_always_utf_8,
+			set_up),
 		cmocka_unit_test_setup(metrics_have_help_and_type, set_up),
 		cmocka_unit_test(hidden_names_are_given_back_until_their_end),
 		cmocka_unit_test(past_its_bound_nothing_is_hidden),

@@ -25,7 +25,8 @@ struct values {
 	bool ro;
 	int64_t replicas;
 	double ratio;
-	uint32_t umask;
+	uint32_t umask, mask;
+	bool ignored;
 	int io_uring;
 	uint64_t stop_timeout_ns;
 };
@@ -53,6 +54,8 @@ static const struct option_spec specs[] = {
 	{ROW(ratio, "eviction-ratio", OPTION_REAL), .initial = "0.05",
 	 .min = 0.01, .max = 1},
 	{ROW(umask, "umask", OPTION_OCTAL), .initial = "022"},
+	{ROW(mask, "mask", OPTION_OCTAL), .bits = OPTION_NO_DEFAULT},
+	{ROW(ignored, "defaults", OPTION_FLAG), .bits = OPTION_HIDDEN},
 	{ROW(io_uring, "io-uring", OPTION_CHOICE), .choices = io_uring_choices,
 	 .initial = "auto"},
 	{ROW(stop_timeout_ns, "stop-timeout", OPTION_DURATION),
@@ -394,6 +397,23 @@ static void a_dump_reads_back_as_the_same_values(void **state)
 	strbuf_release(&second);
 }
 
+static void a_dump_says_nothing_of_what_was_not_given_and_means_nothing(
+	void **state)
+{
+	struct fixture *f = *state;
+	struct strbuf dump;
+
+	strbuf_init(&dump, 0);
+	assert_int_equal(PARSE(f, "--defaults"), 0);
+	options_dump(&f->options, &dump);
+	assert_null(strstr(strbuf_text(&dump), "\nmask"));
+	assert_null(strstr(strbuf_text(&dump), "defaults"));
+	assert_int_equal(PARSE(f, "--mask=000"), 0);
+	options_dump(&f->options, &dump);
+	assert_non_null(strstr(strbuf_text(&dump), "\nmask = 000\n"));
+	strbuf_release(&dump);
+}
+
 static void help_shows_names_arguments_and_defaults(void **state)
 {
 	struct strbuf help;
@@ -435,6 +455,7 @@ int main(void)
 		TEST(errors_in_a_file_name_the_line),
 		TEST(a_file_that_cannot_be_read_says_why),
 		TEST(a_failed_parse_leaves_the_old_value),
+		TEST(a_dump_says_nothing_of_what_was_not_given_and_means_nothing),
 		TEST(a_dump_reads_back_as_the_same_values),
 		TEST(help_shows_names_arguments_and_defaults),
 	};

@@ -166,7 +166,10 @@ static void wrong_usage_is_2(void **state)
 
 	REFUSES(2, "--memory", "--memry", "1G", m->path);
 	REFUSES(2, "memory", "--memory", "lots", m->path);
-	REFUSES(2, "mount point", "--memory", "1G");
+	REFUSES(2, "needs 16M at least", "--memory", "1M", m->path);
+	REFUSES(2, "--disk none", "--disk-cap", "0", m->path);
+	REFUSES(2, "--disk none", "--disk-cap", "0%", m->path);
+	REFUSES(2, "Try 'pagefs mount --help'.", "--memory", "1G");
 	REFUSES(2, "one mount point", m->path, m->path);
 	REFUSES(2, "allow_other", "-o", "alow_other", m->path);
 	REFUSES(2, "config", "-o", "config=/x", m->path);

@@ -21,24 +21,30 @@ says "reads     2: 50.0% from memory, 50.0% from disk, 0.0% failed"
 says "1 pages committed, 0 pending, 1 evicted"
 ! grep ALARM "$scratch/out" || failed "an alarm on a healthy mount"
 
-"$pagefs" status --json "$mount" | python3 -c '
-import json, sys
-stats = json.load(sys.stdin)
-for name in ("version", "pid", "uptime_seconds", "pages", "directories",
-             "logical_bytes", "memory_used_bytes", "memory_capacity_bytes",
-             "memory_pinned_bytes", "memory_dirty_bytes",
-             "memory_quarantined_bytes", "disk_cap_bytes", "disk_file_bytes",
-             "disk_buckets", "pending_pages", "pending_bytes",
-             "hits_memory_total", "hits_disk_total", "hits_empty_total",
-             "misses_total", "failures_total", "busy_total", "commits_total",
-             "evicted_pages_total", "negative_entries", "negative_hits_total",
-             "io_engine", "io_why", "disk_alarm", "checksum_errors_total",
-             "disk_errors_total", "timeouts_total", "lost_pages_total",
-             "no_space_total", "unseen_processes_total"):
-    assert name in stats, name
+# Whatever the tools read is there.
+"$pagefs" status --json "$mount" >"$scratch/stats.json"
+python3 - "$scratch/stats.json" tools/*.c <<'END'
+import json, re, sys
+stats = json.load(open(sys.argv[1]))
+reads = re.compile(r'\b(?:number|count|word)\(stats,\s*"(\w+)"|'
+                   r'add_bytes\(out, stats,\s*"(\w+)"|'
+                   r'bench_daemon_counter\([^"()]*"(\w+)"|'
+                   r'json_object_get\(stats,\s*"(\w+)"|'
+                   r'^\t\{"(\w+)",\n\t "', re.M)
+names = set()
+for path in sys.argv[2:]:
+    for found in reads.findall(open(path).read()):
+        names.add("".join(found))
+assert {"uptime_seconds", "pid", "disk_alarm", "memory_dirty_bytes",
+        "hits_disk_total", "index_disk_bytes"} <= names, names
+missing = names - stats.keys()
+assert not missing, missing
 assert stats["hits_disk_total"] == 1 and stats["hits_memory_total"] == 1
-assert 0 <= stats["uptime_seconds"] < 600
-'
+END
+sleep 1
+[ "$(python3 -c 'import json, sys
+print(json.load(sys.stdin)["uptime_seconds"] > 0)' \
+	<"$mount/.pagefs/stats.json")" = True ] || failed "it is never up"
 timeout 1.5 "$pagefs" status --watch 0.5 "$mount" >"$scratch/out" || true
 [ "$(grep -c '^mount ' "$scratch/out")" -ge 2 ] || failed "--watch shows once"
 
@@ -46,6 +52,11 @@ for file in stats metrics config negative; do
 	cat "$mount/.pagefs/$file" >"$scratch/$file"
 done
 grep -qx 'memory = 128M' "$scratch/config" || failed "config lacks memory"
+grep -qx "disk = $disk" "$scratch/config" || failed "config lacks the disk"
+! grep -E '^(umask|defaults|rw|auto) ' "$scratch/config" ||
+	failed "config has options that say nothing"
+[ "$(id -u)" != 0 ] || grep -qx 'allow_other = yes' "$scratch/config" ||
+	failed "config says that others may not use root's mount"
 grep -q '^pagefs_hits_disk_total 1$' "$scratch/metrics" || failed "metrics"
 ! ls -a "$mount" | grep -q pagefs || failed ".pagefs is listed"
 

@@ -32,6 +32,17 @@ mount_start
 [ "$(tier_of "$mount/page")" = disk ] || failed "memory was not freed"
 cmp "$scratch/page" "$mount/page"
 
+# Read-only: it can't be told what to do with its memory, and frees its own.
+mount_end
+mount_start --ro
+cmp "$scratch/page" "$mount/page"
+expect 0 "$pagefs" umount "$mount"
+[ ! -s "$scratch/err" ] || failed "umount of a read-only mount complains"
+mount_start --ro
+[ "$(tier_of "$mount/page")" = disk ] || failed "memory was not freed"
+mount_end
+mount_start
+
 # Kept for the next mount.
 "$pagefs" put --sync "$scratch/page" "$mount/page"
 expect 0 "$pagefs" umount --keep-memory "$mount"

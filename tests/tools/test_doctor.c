@@ -57,6 +57,7 @@ static int set_up(void **state)
 		.kernel = doctor_kernel(6, 18),
 		.memlock_bytes = UINT64_MAX,
 		.open_files = 1048576,
+		.page_bytes = 4096,
 	};
 	*state = host;
 	return 0;
@@ -165,6 +166,16 @@ static void user_allow_other_counts_where_it_is_a_line(void **state)
 	assert_int_equal(check(host, "allow_other"), DOCTOR_OK);
 	put(host, "/etc/fuse.conf", "user_allow_other\n");
 	assert_int_equal(check(host, "allow_other"), DOCTOR_OK);
+}
+
+static void only_machines_with_pages_of_4_kib_will_do(void **state)
+{
+	struct host *host = *state;
+
+	assert_int_equal(check(host, "page size"), DOCTOR_OK);
+	host->doctor.page_bytes = 65536;
+	assert_int_equal(check(host, "page size"), DOCTOR_FAIL);
+	says(host, "64 KiB");
 }
 
 static void memlock_must_hold_the_memory_tier(void **state)
@@ -322,6 +333,7 @@ int main(void)
 		TEST(passthrough_needs_a_capability),
 		TEST(fuse_over_io_uring_must_be_switched_on),
 		TEST(user_allow_other_counts_where_it_is_a_line),
+		TEST(only_machines_with_pages_of_4_kib_will_do),
 		TEST(memlock_must_hold_the_memory_tier),
 		TEST(few_open_files_are_warned_of_and_very_few_fail),
 		TEST(mappings_must_be_enough_for_a_file_a_slot),

@@ -28,7 +28,9 @@ enum option_type {
 
 enum option_bits {
 	OPTION_COMMAND_LINE_ONLY = 1, /* not in -o, files, or the dump */
-	OPTION_HIDDEN = 2,	      /* not in the help text */
+	OPTION_HIDDEN = 2,	      /* not in the help text or the dump */
+	OPTION_NO_DEFAULT = 4, /* not in the dump unless it was given: no value
+				* stands for its absence */
 };
 
 struct option_spec {

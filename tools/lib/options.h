@@ -85,7 +85,8 @@ int options_parse_text(struct options *options, const char *text, size_t len,
 enum options_source options_source(const struct options *options,
 				   const char *name);
 
-/* All values, as lines `name = value` that options_parse_text reads. */
+/* The values, as lines `name = value` from which options_parse_text makes the
+ * same ones; option_bits says which have no line. */
 void options_dump(const struct options *options, struct strbuf *out);
 
 /* The list of options for a --help text. */

@@ -97,6 +97,17 @@ static void add_value(struct strbuf *out, const char *value)
 		strbuf_putc(out, '"');
 }
 
+static bool is_dumped(const struct options *options, size_t i)
+{
+	const struct option_spec *spec = &options->specs[i];
+
+	if (spec->type == OPTION_LIST ||
+	    (spec->bits & (OPTION_COMMAND_LINE_ONLY | OPTION_HIDDEN)))
+		return false;
+	return !(spec->bits & OPTION_NO_DEFAULT) ||
+	       options->sources[i] != OPTIONS_DEFAULT;
+}
+
 void options_dump(const struct options *options, struct strbuf *out)
 {
 	struct strbuf value;
@@ -105,8 +116,7 @@ void options_dump(const struct options *options, struct strbuf *out)
 	for (size_t i = 0; i < options->count; i++) {
 		const struct option_spec *spec = &options->specs[i];
 
-		if (spec->type == OPTION_LIST ||
-		    (spec->bits & OPTION_COMMAND_LINE_ONLY))
+		if (!is_dumped(options, i))
 			continue;
 		for (const char *p = spec->name; *p; p++)
 			strbuf_putc(out, *p == '-' ? '_' : *p);
