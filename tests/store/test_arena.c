@@ -259,6 +259,61 @@ static void a_slot_in_quarantine_is_kept_from_use(void **state)
 	assert_int_equal(stats_of(arena).used_bytes, 0);
 }
 
+static void a_quiet_pin_is_no_hit(void **state)
+{
+	struct arena_fixture *fixture = *state;
+	struct slot_class class = {.slot_bytes = MIB(1)};
+	struct chunk_id id = chunk_of(1);
+	slot_t slot;
+
+	assert_int_equal(chunk_put(fixture->arena, &class, 1, &slot), 0);
+	assert_int_equal(arena_pin_quietly(fixture->arena, slot, &id), 0);
+	arena_unpin(fixture->arena, slot);
+	assert_false(arena_hit_lately(fixture->arena, slot));
+	assert_int_equal(arena_pin(fixture->arena, slot, &id), 0);
+	arena_unpin(fixture->arena, slot);
+	assert_true(arena_hit_lately(fixture->arena, slot));
+}
+
+struct unmapped {
+	char *slot; /* must still be there */
+	unsigned calls;
+};
+
+static void note_unmap(void *arg, void *start, size_t len_bytes)
+{
+	struct unmapped *unmapped = arg;
+	char *from = start;
+
+	unmapped->calls++;
+	assert_true(unmapped->slot >= from &&
+		    unmapped->slot < from + len_bytes);
+	assert_int_equal(*(volatile char *)unmapped->slot, 77);
+}
+
+static void memory_is_called_gone_before_it_is_unmapped(void **state)
+{
+	struct arena_fixture *fixture = *state;
+	struct slot_class class = {.slot_bytes = MIB(1)};
+	struct slot_class other = {.slot_bytes = MIB(2)};
+	struct unmapped unmapped = {0};
+	uint64_t layout = arena_layout(fixture->arena);
+	slot_t slot, next;
+
+	arena_on_unmap(fixture->arena, note_unmap, &unmapped);
+	assert_int_equal(arena_alloc(fixture->arena, &class, &slot), 0);
+	assert_true(arena_layout(fixture->arena) > layout);
+	unmapped.slot = arena_data(fixture->arena, slot);
+	*unmapped.slot = 77;
+	arena_free(fixture->arena, slot);
+	layout = arena_layout(fixture->arena);
+	/* The empty region is taken once no other is left. */
+	while (!unmapped.calls)
+		assert_int_equal(arena_alloc(fixture->arena, &other, &next), 0);
+	assert_true(arena_layout(fixture->arena) > layout);
+	arena_on_unmap(fixture->arena, NULL, NULL);
+}
+
 static void an_emptied_region_changes_its_class(void **state)
 {
 	struct arena *arena = ((struct arena_fixture *)*state)->arena;
@@ -604,6 +659,8 @@ int main(void)
 		WITH_ARENA(slots_past_the_budget_of_mappings_share_a_file),
 		WITH_ARENA(a_slot_file_has_the_length_of_its_slot),
 		WITH_ARENA(a_slot_in_quarantine_is_kept_from_use),
+		WITH_ARENA(a_quiet_pin_is_no_hit),
+		WITH_ARENA(memory_is_called_gone_before_it_is_unmapped),
 		WITH_ARENA(an_emptied_region_changes_its_class),
 		WITH_ARENA(a_full_arena_gives_a_new_class_its_coldest_region),
 		WITH_ARENA(a_region_with_a_pin_is_not_taken_away),
