@@ -17,8 +17,7 @@
 
 static int wrong(const char *message)
 {
-	fprintf(stderr,
-		"pagefs mount: %s\nTry 'pagefs mount --help'.\n",
+	fprintf(stderr, "pagefs mount: %s\nTry 'pagefs mount --help'.\n",
 		message);
 	return EXIT_USAGE;
 }
@@ -108,8 +107,8 @@ static int settle_options(const struct mount_plan *plan)
 	values->disk = disk;
 	if (!values->memory_bytes)
 		values->memory_bytes = tenth_of_ram();
-	values->allow_other |= geteuid() == 0 && !values->noallow_other &&
-			       !values->allow_root;
+	values->allow_other |=
+		geteuid() == 0 && !values->noallow_other && !values->allow_root;
 	return 0;
 }
 

@@ -149,10 +149,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
 }
 
 const struct doctor_check doctor_limit_checks[] = {
-	{"page size", check_page_size},
-	{"memlock", check_memlock},
-	{"open files", check_files},
-	{"mappings", check_mappings},
-	{"huge pages", check_huge_pages},
-	{NULL, NULL},
+	{"page size", check_page_size},	  {"memlock", check_memlock},
+	{"open files", check_files},	  {"mappings", check_mappings},
+	{"huge pages", check_huge_pages}, {NULL, NULL},
 };

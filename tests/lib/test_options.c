@@ -397,8 +397,8 @@ static void a_dump_reads_back_as_the_same_values(void **state)
 	strbuf_release(&second);
 }
 
-static void a_dump_says_nothing_of_what_was_not_given_and_means_nothing(
-	void **state)
+static void
+a_dump_says_nothing_of_what_was_not_given_and_means_nothing(void **state)
 {
 	struct fixture *f = *state;
 	struct strbuf dump;
