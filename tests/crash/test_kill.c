@@ -2,491 +2,408 @@
 
 /*
  * kill -9 of the daemon at random points under load, again and again on one
- * disk directory. After each kill it is mounted anew, and every key must hold
- * what was last acknowledged for it, or what was being done to it when the
- * daemon died; never anything else. In every third round the memory tier is
- * thrown away as well, as a reboot would, and in every sixth the index, too:
- * then a key must hold what fsync last confirmed, or anything that was done
- * after it, or, where something was, nothing: a version that was in memory only
- * is lost, and it had replaced the one before. The run fails unless most rounds
- * interrupted an operation.
+ * disk directory: at work, while it starts, while it recovers or rebuilds its
+ * index.  After each kill it is mounted anew, and every key must hold what was
+ * last acknowledged for it, or what was being done to it when the daemon died;
+ * never anything else.  In every third round the memory tier is thrown away as
+ * well, as a reboot would, in every sixth the index: then a key must hold what
+ * fsync last confirmed, or anything that was done after it, or, where a version
+ * in memory only had replaced that, nothing.  The run fails unless most rounds
+ * interrupted an operation, and some a start.
+ *
+ * CRASH_ROUNDS sets how many; CRASH_SEED, which is printed, makes the load and
+ * the times of the kills the same again.
  */
 
+#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define THREADS 4
-#define KEYS 24 /* a thread */
-#define PAGE_MAX (768u << 10)
-#define HISTORY 64
+#include "tests/crash/daemon.h"
+#include "tests/crash/load.h"
+#include "tests/crash/shared.h"
 
-/* The states of a key, oldest first: from the last that fsync confirmed to the
- * last that was tried. A generation of 0 is "not there"; the others say which
- * bytes it has. Written by its own thread, read when that has ended. */
-struct key_state {
-	uint64_t history[HISTORY];
-	size_t count;
-	bool trying; /* the last one was not acknowledged */
-};
-
-struct worker {
-	pthread_t thread;
-	unsigned number;
-	uint64_t random;
-	uint64_t generation;
-	struct key_state keys[KEYS];
-	uint64_t operations;
-	bool interrupted; /* an operation was cut off by the kill */
-	int unexpected;	  /* errno of one that failed otherwise */
-	uint8_t *buffer;
-};
+#define THREADS 4u
 
 static struct {
-	char root[64], mount[96], disk[96], memory_dir[256];
+	struct daemon daemon;
 	struct worker workers[THREADS];
-	unsigned interruptions;
+	struct shared shared;
+	_Atomic bool killed;
+	uint64_t random;
+	unsigned round;
+	unsigned interruptions, starts, starts_interrupted, stuck;
+	uint64_t operations;
+	uint8_t found[PAGE_MAX + 1], scratch[PAGE_MAX + 1];
 } crash;
 
-static uint64_t random_next(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+/* What went with the daemon in this round. */
+struct damage {
+	bool memory_is_gone; /* what had not been written is */
+	bool index_is_gone;
+};
 
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
+static unsigned dice(unsigned sides)
+{
+	return (unsigned)(random_next(&crash.random) % sides);
 }
 
-/* ---- what a generation looks like ---- */
-
-static size_t page_bytes(const struct worker *worker, unsigned key,
-			 uint64_t generation)
+static const char *writeback_ms(void)
 {
-	static const size_t sizes[] = {
-		0,	1,	4096,	5000,	      65536,   100000,
-		262144, 300001, 393216, PAGE_MAX - 7, PAGE_MAX};
-	uint64_t pick = generation * 31 + key * 7 + worker->number;
+	static const char *const choices[] = {"2", "20", "200"};
 
-	return sizes[pick % (sizeof(sizes) / sizeof(*sizes))];
-}
-
-static void page_fill(const struct worker *worker, unsigned key,
-		      uint64_t generation, uint8_t *ret)
-{
-	uint64_t seed = generation * 1000003 + worker->number * 1009 + key;
-	size_t len = page_bytes(worker, key, generation);
-
-	for (size_t at = 0; at < len; at += 8) {
-		uint64_t word = (seed + at) * 0x9E3779B97F4A7C15u;
-
-		memcpy(ret + at, &word, len - at < 8 ? len - at : 8);
-	}
-}
-
-static void key_path(const struct worker *worker, unsigned key, char ret[160])
-{
-	snprintf(ret, 160, "%s/t%u/key%02u.bin", crash.mount, worker->number,
-		 key);
-}
-
-/* ---- load ---- */
-
-static int write_file(struct worker *worker, unsigned key, const char *path,
-		      uint64_t generation, bool sync)
-{
-	size_t len = page_bytes(worker, key, generation), at = 0;
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	int error = 0;
-
-	if (fd < 0)
-		return errno;
-	page_fill(worker, key, generation, worker->buffer);
-	while (!error && at < len) {
-		ssize_t n = write(fd, worker->buffer + at, len - at);
-
-		if (n < 0)
-			error = errno;
-		else
-			at += (size_t)n;
-	}
-	if (!error && sync && fsync(fd))
-		error = errno;
-	if (close(fd) && !error)
-		error = errno;
-	return error;
-}
-
-static int put_by_rename(struct worker *worker, unsigned key,
-			 uint64_t generation, bool sync)
-{
-	char path[160], temporary[180];
-	int error;
-
-	key_path(worker, key, path);
-	snprintf(temporary, sizeof(temporary), "%s.tmp.%u", path,
-		 worker->number);
-	error = write_file(worker, key, temporary, generation, sync);
-	if (!error && rename(temporary, path))
-		error = errno;
-	return error;
-}
-
-static int put_in_place(struct worker *worker, unsigned key,
-			uint64_t generation, bool sync)
-{
-	char path[160];
-
-	key_path(worker, key, path);
-	return write_file(worker, key, path, generation, sync);
-}
-
-static int delete_key(struct worker *worker, unsigned key)
-{
-	char path[160];
-
-	key_path(worker, key, path);
-	return unlink(path) && errno != ENOENT ? errno : 0;
-}
-
-static void confirm(struct key_state *state)
-{
-	state->history[0] = state->history[state->count - 1];
-	state->count = 1;
-}
-
-/* One operation on one key, with its book-keeping: first what is tried, then
- * that it was acknowledged, so that a kill in between is told. */
-static int one_operation(struct worker *worker)
-{
-	uint64_t dice = random_next(&worker->random);
-	unsigned key = (unsigned)(dice % KEYS);
-	struct key_state *state = &worker->keys[key];
-	bool full = state->count == HISTORY - 1;
-	bool sync = full || (dice >> 8) % 4 == 0;
-	bool rename_it = !full && (dice >> 24) % 2;
-	int error;
-
-	state->trying = true;
-	if (!full && (dice >> 16) % 8 == 0) {
-		state->history[state->count++] = 0;
-		error = delete_key(worker, key);
-		sync = false;
-	} else {
-		uint64_t generation = ++worker->generation;
-
-		state->history[state->count++] = generation;
-		error = rename_it ? put_by_rename(worker, key, generation, sync)
-				  : put_in_place(worker, key, generation, sync);
-	}
-	if (error)
-		return error;
-	state->trying = false;
-	/* An fsync before the rename promises the bytes, not the new name. */
-	if (sync && !rename_it)
-		confirm(state);
-	return 0;
-}
-
-static void *load(void *arg)
-{
-	struct worker *worker = arg;
-	int error;
-
-	while (!(error = one_operation(worker)))
-		worker->operations++;
-	if (error == ENOTCONN || error == ECONNABORTED || error == EIO ||
-	    error == EINTR)
-		worker->interrupted = true;
-	else
-		worker->unexpected = error;
-	return NULL;
-}
-
-/* ---- the daemon ---- */
-
-static int run_pagefs(const char *const *arguments)
-{
-	const char *program = getenv("PAGEFS_BIN");
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		execv(program ? program : "build/pagefs",
-		      (char **)(uintptr_t)arguments);
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		return -1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void start_daemon(void)
-{
-	const char *arguments[] = {"pagefs", "mount",	 "--memory",  "48M",
-				   "--disk", crash.disk, crash.mount, NULL};
-
-	assert_int_equal(run_pagefs(arguments), 0);
-}
-
-static void read_stats(char *ret, size_t room)
-{
-	char path[128];
-	FILE *file;
-	size_t len;
-
-	snprintf(path, sizeof(path), "%s/.pagefs/stats.json", crash.mount);
-	file = fopen(path, "r");
-	assert_non_null(file);
-	len = fread(ret, 1, room - 1, file);
-	fclose(file);
-	ret[len] = '\0';
-}
-
-/* What the daemon says of itself: its pid, and where its arena is (root's). */
-static pid_t ask_daemon(void)
-{
-	char text[16384];
-	const char *pid, *instance;
-
-	read_stats(text, sizeof(text));
-	pid = strstr(text, "\"pid\":");
-	instance = strstr(text, "\"instance\": \"");
-	assert_non_null(pid);
-	assert_non_null(instance);
-	instance += strlen("\"instance\": \"");
-	snprintf(crash.memory_dir, sizeof(crash.memory_dir), "/run/pagefs/%.*s",
-		 (int)strcspn(instance, "\""), instance);
-	return (pid_t)strtol(pid + 6, NULL, 10);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type,
-		      struct FTW *where)
-{
-	(void)st, (void)type, (void)where;
-	return remove(path);
-}
-
-static int remove_tree(const char *path)
-{
-	return nftw(path, remove_one, 16, FTW_PHYS | FTW_DEPTH | FTW_MOUNT);
-}
-
-static void wait_until_gone(pid_t pid)
-{
-	for (int i = 0; i < 2000 && !kill(pid, 0); i++)
-		usleep(5000);
-	assert_int_equal(kill(pid, 0), -1);
-}
-
-/* As a reboot would: the arena's tmpfs goes, that is what is mounted now and
- * was not before the daemon was started. */
-static void drop_memory_tier(void)
-{
-	char path[300];
-
-	snprintf(path, sizeof(path), "%s", crash.memory_dir);
-	assert_true(strlen(path) > 4);
-	if (umount2(path, MNT_DETACH))
-		assert_int_equal(remove_tree(path), 0);
-}
-
-static void drop_index(void)
-{
-	char path[300];
-
-	snprintf(path, sizeof(path), "%s/index", crash.disk);
-	assert_int_equal(remove_tree(path), 0);
+	return choices[dice(3)];
 }
 
 /* ---- a round ---- */
 
-static void run_load_and_kill(uint64_t *random)
+/* A thread of the daemon that was telling the kernel about a name waits for the
+ * lock of its directory, also after a kill -9, and whoever has the lock waits
+ * for the daemon's answer: the kernel does not see that it is gone.  What ends
+ * that is what an operator would do. */
+static void join(struct worker *worker)
 {
-	pid_t pid = ask_daemon();
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 2;
+	if (pthread_timedjoin_np(worker->thread, NULL, &until) == 0)
+		return;
+	crash.stuck++;
+	daemon_abort(&crash.daemon);
+	pthread_join(worker->thread, NULL);
+}
+
+static void run_load_and_kill(void)
+{
 	bool interrupted = false;
 
+	atomic_store(&crash.killed, false);
 	for (unsigned i = 0; i < THREADS; i++) {
 		struct worker *worker = &crash.workers[i];
 
 		worker->interrupted = false;
 		worker->unexpected = 0;
-		assert_int_equal(
-			pthread_create(&worker->thread, NULL, load, worker), 0);
+		assert_int_equal(pthread_create(&worker->thread, NULL,
+						worker_run, worker),
+				 0);
 	}
-	usleep((useconds_t)(5000 + random_next(random) % 200000));
-	kill(pid, SIGKILL);
+	usleep(3000 + dice(120000));
+	atomic_store(&crash.killed, true);
+	daemon_signal(&crash.daemon);
+	for (unsigned i = 0; i < THREADS; i++)
+		join(&crash.workers[i]);
+	daemon_reap(&crash.daemon);
 	for (unsigned i = 0; i < THREADS; i++) {
-		pthread_join(crash.workers[i].thread, NULL);
-		assert_int_equal(crash.workers[i].unexpected, 0);
-		interrupted |= crash.workers[i].interrupted;
+		struct worker *worker = &crash.workers[i];
+
+		if (worker->unexpected)
+			fail_msg("round %u, thread %u, %s: %s%s%s", crash.round,
+				 i, worker->at, strerror(worker->unexpected),
+				 worker->wrong[0] ? ": " : "", worker->wrong);
+		interrupted |= worker->interrupted;
+		crash.operations += worker->operations;
+		worker->operations = 0;
 	}
-	wait_until_gone(pid);
 	crash.interruptions += interrupted;
 }
 
-/* Whether the key's file holds this generation; `found` is its content. */
-static bool holds(struct worker *worker, unsigned key, uint64_t generation,
-		  const uint8_t *found, ssize_t len)
+static struct damage do_damage(void)
 {
-	if (!generation || len < 0)
-		return !generation && len < 0;
-	if ((size_t)len != page_bytes(worker, key, generation))
-		return false;
-	page_fill(worker, key, generation, worker->buffer);
-	return !memcmp(found, worker->buffer, (size_t)len);
+	struct damage damage = {
+		.memory_is_gone = crash.round % 3 == 0,
+		.index_is_gone = crash.round % 6 == 0,
+	};
+
+	/* With the index, what memory has is lost, also where it is there. */
+	if (damage.memory_is_gone && crash.round % 12 != 6)
+		daemon_drop_memory(&crash.daemon);
+	if (damage.index_is_gone)
+		daemon_drop_index(&crash.daemon);
+	return damage;
 }
 
-/* The whole file: its length, or -1 where it isn't there. */
-static ssize_t read_key(struct worker *worker, unsigned key, uint8_t *ret)
+/* Within the first milliseconds, or while it rebuilds. */
+static void kill_starts(const struct damage *damage)
 {
-	char path[160];
-	size_t len = 0;
-	ssize_t n;
-	int fd;
+	unsigned times = dice(3), us = damage->index_is_gone ? 60000 : 25000;
 
-	key_path(worker, key, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		assert_int_equal(errno, ENOENT);
-		return -1;
+	for (unsigned i = 0; i < times; i++) {
+		crash.starts++;
+		if (!daemon_start_and_kill(&crash.daemon, dice(us),
+					   dice(3) == 0))
+			crash.starts_interrupted++;
 	}
-	while ((n = read(fd, ret + len, PAGE_MAX + 1 - len)) > 0)
-		len += (size_t)n;
-	assert_int_equal(n, 0);
-	close(fd);
-	return (ssize_t)len;
 }
 
-/* What was found is what it is now. Without the memory tier that is on disk for
- * good; else what came before it may come back when memory goes. */
-static void now_holds(struct key_state *state, size_t index,
-		      bool memory_is_gone)
+/* ---- what is found ---- */
+
+static void fail_key(struct worker *worker, unsigned key, ssize_t len)
 {
-	state->count = index + 1;
-	state->trying = false;
-	if (memory_is_gone)
-		confirm(state);
+	struct key_history *history = &worker->keys[key];
+
+	for (size_t i = 0; i < history->count; i++) {
+		const struct page_state *state = &history->states[i];
+
+		print_error("state %zu: generation %llx, %u bytes, %u kept, "
+			    "%u patched at %u%s%s\n",
+			    i, (unsigned long long)state->generation,
+			    state->len, state->kept, state->patch_len,
+			    state->patch_at, state->durable ? ", durable" : "",
+			    page_is(state, crash.found, len, crash.scratch)
+				    ? ": this one"
+				    : "");
+	}
+	fail_msg("round %u, thread %u (last %s), key %u: %zd bytes that are "
+		 "none of the states it may be in%s",
+		 crash.round, worker->number, worker->at, key, len,
+		 history->trying ? "; the last was not acknowledged" : "");
 }
 
-static void check_key(struct worker *worker, unsigned key, bool memory_is_gone)
+static void check_key(struct worker *worker, unsigned key,
+		      const struct damage *damage, bool *ret_there)
 {
-	static uint8_t found[PAGE_MAX + 1];
-	struct key_state *state = &worker->keys[key];
-	ssize_t len = read_key(worker, key, found);
-	size_t oldest = memory_is_gone	? 0
-			: state->trying ? state->count - 2
-					: state->count - 1;
+	struct key_history *history = &worker->keys[key];
+	char path[LOAD_PATH];
+	ssize_t len;
+	int state;
 
-	for (size_t i = state->count; i-- > oldest;)
-		if (holds(worker, key, state->history[i], found, len)) {
-			now_holds(state, i, memory_is_gone);
-			return;
-		}
-	if (len < 0 && memory_is_gone && state->count > 1) {
-		state->history[state->count - 1] = 0;
-		now_holds(state, state->count - 1, true);
+	worker_path(worker, key, path);
+	len = page_read(path, crash.found);
+	if (len == -2)
+		fail_msg("round %u, %s: %s", crash.round, path,
+			 strerror(errno));
+	state = history_find(history, damage->memory_is_gone, crash.found, len,
+			     crash.scratch);
+	if (state == -1)
+		fail_key(worker, key, len);
+	history_settle(history, state);
+	*ret_there = len >= 0;
+}
+
+/* Both keys of a rename have changed, or none. */
+static void check_move(struct worker *worker)
+{
+	struct key_history *from, *to;
+	char path[LOAD_PATH];
+	bool moved;
+	ssize_t len;
+
+	if (worker->moving_from < 0)
 		return;
-	}
-	fail_msg("thread %u, key %u: %zd bytes that are none of the %zu "
-		 "states it may be in (the last: generation %llu, %zu bytes)",
-		 worker->number, key, len, state->count - oldest,
-		 (unsigned long long)state->history[state->count - 1],
-		 page_bytes(worker, key, state->history[state->count - 1]));
+	from = &worker->keys[worker->moving_from];
+	to = &worker->keys[worker->moving_to];
+	assert_true(from->count > 1 && to->count > 1);
+	worker_path(worker, (unsigned)worker->moving_from, path);
+	moved = access(path, F_OK) != 0;
+	worker_path(worker, (unsigned)worker->moving_to, path);
+	len = page_read(path, crash.found);
+	if (!page_is(&to->states[to->count - (moved ? 1 : 2)], crash.found, len,
+		     crash.scratch))
+		fail_msg("round %u, thread %u: a rename of key %d over key %d "
+			 "has happened %s only",
+			 crash.round, worker->number, worker->moving_from,
+			 worker->moving_to, moved ? "to the first" : "half");
 }
 
-static void check_all(bool memory_is_gone)
+/* Where the index was lost, a page written after the rename may be under the
+ * new name while the rename itself is not on disk: then both are there. */
+static void merge_directories(struct worker *worker)
 {
-	for (unsigned i = 0; i < THREADS; i++)
-		for (unsigned key = 0; key < KEYS; key++)
-			check_key(&crash.workers[i], key, memory_is_gone);
+	char from[LOAD_PATH], to[LOAD_PATH];
+
+	for (unsigned key = 0; key < LOAD_KEYS; key++) {
+		worker->second_name = !worker->to_second;
+		worker_path(worker, key, from);
+		worker->second_name = worker->to_second;
+		worker_path(worker, key, to);
+		if (access(to, F_OK) && rename(from, to))
+			assert_int_equal(errno, ENOENT);
+	}
+	worker_dir(worker, !worker->to_second, from);
+	assert_int_equal(remove_tree(from), 0);
+}
+
+static void check_directory(struct worker *worker, const struct damage *damage)
+{
+	char path[LOAD_PATH];
+	bool here, there;
+
+	worker_dir(worker, worker->second_name, path);
+	here = access(path, F_OK) == 0;
+	worker_dir(worker, !worker->second_name, path);
+	there = access(path, F_OK) == 0;
+	if (here && there && worker->renaming && damage->index_is_gone)
+		merge_directories(worker);
+	else if (there && !here &&
+		 (worker->renaming == RENAMING ||
+		  (worker->renaming && damage->index_is_gone)))
+		worker->second_name = !worker->second_name;
+	else if (!here || there)
+		fail_msg("round %u, thread %u: directory %s has %s names",
+			 crash.round, worker->number, path,
+			 here ? "two" : "wrong or no");
+}
+
+/* The listing has the keys that are there, and no other. */
+static void check_listing(const struct worker *worker,
+			  const bool there[LOAD_KEYS])
+{
+	bool listed[LOAD_KEYS] = {0};
+	char path[LOAD_PATH];
+	struct dirent *entry;
+	unsigned key;
+	char end;
+	DIR *dir;
+
+	worker_dir(worker, worker->second_name, path);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		if (sscanf(entry->d_name, "key%2u.bin%c", &key, &end) == 1)
+			listed[key] = true;
+	closedir(dir);
+	assert_memory_equal(listed, there, sizeof(listed));
+}
+
+static void check_worker(struct worker *worker, const struct damage *damage)
+{
+	bool there[LOAD_KEYS];
+
+	check_directory(worker, damage);
+	if (!damage->memory_is_gone)
+		check_move(worker);
+	worker->moving_from = -1;
+	for (unsigned key = 0; key < LOAD_KEYS; key++)
+		check_key(worker, key, damage, &there[key]);
+	check_listing(worker, there);
+}
+
+static void check_shared(const struct damage *damage)
+{
+	char path[LOAD_PATH];
+
+	for (unsigned key = 0; key < SHARED_KEYS; key++) {
+		ssize_t len;
+
+		shared_path(&crash.shared, key, path);
+		len = page_read(path, crash.found);
+		if (!shared_settle(&crash.shared, key, damage->memory_is_gone,
+				   crash.found, len, crash.scratch))
+			fail_msg("round %u, shared key %u: %zd bytes that it "
+				 "can't hold",
+				 crash.round, key, len);
+	}
+}
+
+/* Nobody is at work: all of it is on disk from here on. */
+static void confirm_all(void)
+{
+	assert_int_equal(load_sync(crash.daemon.mount), 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		struct worker *worker = &crash.workers[i];
+
+		for (unsigned key = 0; key < LOAD_KEYS; key++)
+			history_confirm(&worker->keys[key]);
+		worker->renaming = NOT_RENAMED;
+	}
+	shared_confirm(&crash.shared);
+}
+
+static void check_all(const struct damage *damage)
+{
+	bool sync = damage->memory_is_gone || dice(3) == 0;
+
+	for (unsigned i = 0; i < THREADS; i++) {
+		check_worker(&crash.workers[i], damage);
+		sync |= crash.workers[i].renaming != NOT_RENAMED;
+	}
+	check_shared(damage);
+	if (sync)
+		confirm_all();
 }
 
 static void make_directories(void)
 {
-	char path[160];
+	char path[LOAD_PATH];
 
+	snprintf(path, sizeof(path), "%s/shared", crash.daemon.mount);
+	assert_int_equal(mkdir(path, 0755), 0);
 	for (unsigned i = 0; i < THREADS; i++) {
-		snprintf(path, sizeof(path), "%s/t%u", crash.mount, i);
-		if (mkdir(path, 0755))
-			assert_int_equal(errno, EEXIST);
+		worker_dir(&crash.workers[i], false, path);
+		assert_int_equal(mkdir(path, 0755), 0);
 	}
+	confirm_all();
 }
 
 static void nothing_acknowledged_is_lost_by_kill_9(void **state)
 {
 	const char *setting = getenv("CRASH_ROUNDS");
 	unsigned rounds = setting ? (unsigned)atoi(setting) : 20;
-	uint64_t random = (uint64_t)time(NULL);
 
 	(void)state;
-	print_message("seed %llu, %u rounds\n", (unsigned long long)random,
-		      rounds);
-	for (unsigned i = 0; i < THREADS; i++)
-		crash.workers[i].random = random + i;
-	start_daemon();
+	daemon_start(&crash.daemon, writeback_ms());
 	make_directories();
-	for (unsigned round = 1; round <= rounds; round++) {
-		bool without_memory = round % 3 == 0;
+	for (crash.round = 1; crash.round <= rounds; crash.round++) {
+		struct damage damage;
 
-		run_load_and_kill(&random);
-		if (without_memory)
-			drop_memory_tier();
-		if (round % 6 == 0)
-			drop_index();
-		start_daemon();
-		make_directories();
-		check_all(without_memory);
+		run_load_and_kill();
+		damage = do_damage();
+		kill_starts(&damage);
+		daemon_start(&crash.daemon, writeback_ms());
+		check_all(&damage);
 	}
-	print_message("%u of %u kills interrupted an operation\n",
-		      crash.interruptions, rounds);
+	print_message("%llu operations; %u of %u kills interrupted some, and "
+		      "%u of %u came before a start was done; %u left calls "
+		      "waiting\n",
+		      (unsigned long long)crash.operations, crash.interruptions,
+		      rounds, crash.starts_interrupted, crash.starts,
+		      crash.stuck);
 	assert_true(crash.interruptions * 2 > rounds);
+	assert_true(rounds < 20 || crash.starts_interrupted > 0);
 }
 
 static int set_up(void **state)
 {
+	const char *setting = getenv("CRASH_SEED");
+	uint64_t seed =
+		setting ? strtoull(setting, NULL, 10) : (uint64_t)time(NULL);
+
 	(void)state;
-	snprintf(crash.root, sizeof(crash.root),
-		 "/var/tmp/pagefs-crash.XXXXXX");
-	if (!mkdtemp(crash.root))
+	print_message("CRASH_SEED=%llu\n", (unsigned long long)seed);
+	crash.random = seed;
+	if (daemon_prepare(&crash.daemon))
 		return -1;
-	snprintf(crash.mount, sizeof(crash.mount), "%s/mount", crash.root);
-	snprintf(crash.disk, sizeof(crash.disk), "%s/disk", crash.root);
+	shared_init(&crash.shared, crash.daemon.mount);
 	for (unsigned i = 0; i < THREADS; i++) {
-		crash.workers[i].number = i;
-		crash.workers[i].buffer = malloc(PAGE_MAX);
-		for (unsigned key = 0; key < KEYS; key++)
-			crash.workers[i].keys[key].count = 1;
+		struct worker *worker = &crash.workers[i];
+
+		if (worker_init(worker, i, seed * THREADS))
+			return -1;
+		worker->mount = crash.daemon.mount;
+		worker->shared = &crash.shared;
+		worker->killed = &crash.killed;
 	}
-	return mkdir(crash.mount, 0755);
+	return 0;
 }
 
 static int tear_down(void **state)
 {
-	const char *arguments[] = {"pagefs", "umount", crash.mount, NULL};
-
 	(void)state;
-	run_pagefs(arguments);
-	umount2(crash.mount, MNT_DETACH);
 	for (unsigned i = 0; i < THREADS; i++)
-		free(crash.workers[i].buffer);
-	return remove_tree(crash.root);
+		worker_release(&crash.workers[i]);
+	return daemon_release(&crash.daemon);
 }
 
 int main(void)
