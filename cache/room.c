@@ -13,7 +13,7 @@
 
 /* What frees a slot doesn't always tell (an unpin, a delete). */
 #define PAUSE_NS CLOCK_NS_PER_MS
-#define BATCH_WAIT_NS (50 * CLOCK_NS_PER_MS)
+#define BATCH_WAIT_NS (5 * CLOCK_NS_PER_MS)
 
 struct slot_class cache_class(struct cache *cache, uint64_t len_bytes,
 			      const struct meta_entry *owner)
@@ -84,6 +84,8 @@ static void wait_for_batch(struct cache *cache, bool dirty, uint64_t now_ns,
 		(void)writeback_wait_batch(
 			cache->writeback,
 			until_ns < deadline_ns ? until_ns : deadline_ns);
+		if (clock_monotonic_ns() >= now_ns + PAUSE_NS)
+			return;
 	}
 	/* Nothing to write, or writing fails: pins may go. */
 	nanosleep(&pause, NULL);
