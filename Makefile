@@ -338,5 +338,7 @@ help: ## this list
 		while IFS='|' read -r name text; do \
 			printf '%-14s %s\n' "$$name" "$$text"; \
 		done
+	@echo 'V=1 shows the commands; BUILD=build/asan (tsan) is another flavour; CC, CFLAGS,'
+	@echo 'LDFLAGS, PREFIX and DESTDIR are as usual.'
 
 -include $(patsubst %.o,%.d,$(call objects,$(SOURCES) $(TEST_SOURCES)))

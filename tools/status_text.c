@@ -33,6 +33,13 @@ static void add_size(struct strbuf *out, uint64_t bytes)
 	strbuf_puts(out, size_format_rounded(bytes, text, sizeof(text)));
 }
 
+/* "1 bucket", "2 buckets" */
+static void add_count(struct strbuf *out, uint64_t n, const char *one,
+		      const char *many)
+{
+	strbuf_printf(out, "%" PRIu64 " %s", n, n == 1 ? one : many);
+}
+
 static void add_share(struct strbuf *out, double part, double whole)
 {
 	strbuf_printf(out, "%.1f%%", whole > 0 ? part / whole * 100 : 0.0);
@@ -76,8 +83,9 @@ static void add_daemon(const char *mount, const json_t *stats,
 
 static void add_tiers(const json_t *stats, struct strbuf *out)
 {
-	strbuf_printf(out, "pages     %" PRIu64 " in %" PRIu64 " directories, ",
-		      count(stats, "pages"), count(stats, "directories"));
+	strbuf_printf(out, "pages     %" PRIu64 " in ", count(stats, "pages"));
+	add_count(out, count(stats, "directories"), "directory", "directories");
+	strbuf_puts(out, ", ");
 	add_size(out, count(stats, "logical_bytes"));
 	strbuf_puts(out, "\nmemory    ");
 	add_use(out, count(stats, "memory_used_bytes"),
@@ -89,8 +97,9 @@ static void add_tiers(const json_t *stats, struct strbuf *out)
 	if (count(stats, "disk_cap_bytes")) {
 		add_use(out, count(stats, "disk_file_bytes"),
 			count(stats, "disk_cap_bytes"));
-		strbuf_printf(out, ", %" PRIu64 " buckets",
-			      count(stats, "disk_buckets"));
+		strbuf_puts(out, ", ");
+		add_count(out, count(stats, "disk_buckets"), "bucket",
+			  "buckets");
 		add_bytes(out, stats, "pending_bytes", "pending");
 	} else {
 		strbuf_puts(out, "none");
@@ -114,17 +123,23 @@ static void add_hits(const json_t *stats, struct strbuf *out)
 	add_share(out, disk, all);
 	strbuf_puts(out, " from disk, ");
 	add_share(out, failed, all);
+	strbuf_puts(out, " failed\n");
+}
+
+static void add_changes(const json_t *stats, struct strbuf *out)
+{
+	strbuf_puts(out, "writes    ");
+	add_count(out, count(stats, "commits_total"), "page", "pages");
 	strbuf_printf(out,
-		      " failed\n"
-		      "writes    %" PRIu64 " pages committed, %" PRIu64
-		      " pending, %" PRIu64 " evicted\n"
-		      "negative  %" PRIu64 " names hidden, %" PRIu64
-		      " answers given\n",
-		      count(stats, "commits_total"),
+		      " committed, %" PRIu64 " pending, %" PRIu64 " evicted\n",
 		      count(stats, "pending_pages"),
-		      count(stats, "evicted_pages_total"),
-		      count(stats, "negative_entries"),
-		      count(stats, "negative_hits_total"));
+		      count(stats, "evicted_pages_total"));
+	strbuf_puts(out, "negative  ");
+	add_count(out, count(stats, "negative_entries"), "name", "names");
+	strbuf_puts(out, " hidden, ");
+	add_count(out, count(stats, "negative_hits_total"), "answer",
+		  "answers");
+	strbuf_puts(out, " given\n");
 }
 
 static void add_engine(const json_t *stats, struct strbuf *out)
@@ -182,6 +197,7 @@ void status_text(const char *mount, const json_t *stats, struct strbuf *out)
 	add_daemon(mount, stats, out);
 	add_tiers(stats, out);
 	add_hits(stats, out);
+	add_changes(stats, out);
 	add_engine(stats, out);
 	add_alarms(stats, out);
 }

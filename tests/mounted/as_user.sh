@@ -93,7 +93,7 @@ first_minutes() {
 	run cmp "$HOME/page" "$HOME/back"
 	run df "$mount"
 	run "$pagefs" status "$mount"
-	says "2 in 1 directories"
+	says "2 in 1 directory,"
 	! grep ALARM "$scratch/out" || failed "an alarm"
 	timeout 20 "$pagefs" doctor >"$scratch/out" 2>&1 || true
 	says "memlock"

@@ -18,7 +18,7 @@ expect 0 "$pagefs" status "$mount"
 says "mount     $mount"
 says "daemon    $("$pagefs" version), pid "
 says "reads     2: 50.0% from memory, 50.0% from disk, 0.0% failed"
-says "1 pages committed, 0 pending, 1 evicted"
+says "1 page committed, 0 pending, 1 evicted"
 ! grep ALARM "$scratch/out" || failed "an alarm on a healthy mount"
 
 # Whatever the tools read is there.

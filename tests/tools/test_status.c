@@ -37,7 +37,7 @@ static const char want[] =
 	"pending\n"
 	"reads     100: 75.0% from memory, 20.0% from disk, 5.0% failed\n"
 	"writes    7680 pages committed, 2 pending, 6000 evicted\n"
-	"negative  1 names hidden, 9 answers given\n"
+	"negative  1 name hidden, 9 answers given\n"
 	"disk I/O  io_uring (plain buffers: memlock is 64 KiB)\n";
 
 /* The text for an object as stats.json has it; the caller frees it. */
