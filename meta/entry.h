@@ -23,8 +23,9 @@ enum meta_type {
 
 enum meta_entry_flags {
 	META_ON_DISK = 1 << 0,	/* every chunk is in a bucket */
-	META_NAME_NEW = 1 << 1, /* no bucket holds this name yet, so a rename
-				   has nothing to take back */
+	META_NAME_NEW = 1 << 1, /* no bucket holds this name, nor a batch that
+				   is being written, so a rename has nothing to
+				   take back */
 };
 
 struct meta_entry {
