@@ -382,6 +382,7 @@ static void close_all(struct serve *serve)
 	} else if (serve->memory_new) {
 		(void)arena_unplace(serve->memory_dir);
 	}
+	reserves_free(fs->reserves); /* where fs_end() was not reached */
 	inval_free(fs->inval);
 	nodes_free(fs->nodes);
 	control_free(fs->control);

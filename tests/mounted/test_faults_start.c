@@ -66,8 +66,7 @@ a_memory_tier_that_is_too_small_is_refused_with_the_least_size(void **state)
 {
 	struct rig *rig = *state;
 
-	refused(rig, rig_mount(rig, "--memory 1M"), 2,
-		"--memory must be at least 16M");
+	refused(rig, rig_mount(rig, "--memory 1M"), 2, "needs 16M at least");
 }
 
 /* ---- mount points ---- */
