@@ -222,16 +222,12 @@ static int bury(struct burial *burial)
 	return error ? error : forget_bucket(burial);
 }
 
-int evict_bucket(struct cache *cache)
+static int evict_this(struct cache *cache, uint32_t bucket)
 {
 	static struct log_limit limit;
-	struct burial *burial;
-	uint32_t bucket;
-	int error = bucket_coldest(cache->buckets, &bucket);
+	struct burial *burial = calloc(1, sizeof(*burial));
+	int error;
 
-	if (error)
-		return error;
-	burial = calloc(1, sizeof(*burial));
 	if (!burial)
 		return -ENOMEM;
 	burial->cache = cache;
@@ -245,6 +241,25 @@ int evict_bucket(struct cache *cache)
 			    strerror(-error));
 	free(burial);
 	return error;
+}
+
+int evict_bucket(struct cache *cache)
+{
+	uint32_t bucket;
+	int error = bucket_coldest(cache->buckets, &bucket);
+
+	return error ? error : evict_this(cache, bucket);
+}
+
+void evict_spent(struct cache *cache)
+{
+	uint32_t bucket;
+
+	for (int i = 0;
+	     i < EVICTIONS_MAX && bucket_spent(cache->buckets, &bucket) == 0;
+	     i++)
+		if (evict_this(cache, bucket) != 0)
+			return;
 }
 
 int evict_make_room(struct cache *cache, uint64_t bytes)

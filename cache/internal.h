@@ -316,6 +316,9 @@ int evict_bucket(struct cache *cache);
 /* The same, as often as it takes (within bounds) to write so many bytes more
  * under the cap as it is now. */
 int evict_make_room(struct cache *cache, uint64_t bytes);
+/* Drops buckets that hold nothing any more, some at a time.  Write-behind's
+ * thread, too. */
+void evict_spent(struct cache *cache);
 
 /* ---- start (recover.c, rebuild.c) ---- */
 

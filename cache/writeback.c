@@ -50,10 +50,13 @@ struct writeback {
 	int failure;	  /* of the last batch: -EIO, -ENOSPC, ... or 0 */
 	uint64_t sync_wanted, sync_done;
 	int sync_result;
-	bool trim_wanted;  /* somebody waits for room on the disk */
-	uint64_t trims;	   /* done */
-	uint64_t tombs_ns; /* when tombs were swept last */
+	bool trim_wanted; /* somebody waits for room on the disk */
+	uint64_t trims;	  /* done */
 	struct spill *spills;
+
+	/* The thread's own. */
+	uint64_t tombs_ns;   /* when tombs were swept last */
+	uint64_t trimmed_ns; /* when trim() was called last */
 };
 
 /* ---- writing, on the thread ---- */
@@ -142,10 +145,20 @@ static int write_batch(struct writeback *writeback)
 	return error ? error : 1;
 }
 
-/* Others fill the disk, too: what is above the cap as it stands now goes. */
+/* Others fill the disk, too: what is above the cap as it stands now goes, and
+ * what was deleted is given back. */
 static void trim(struct writeback *writeback)
 {
 	(void)evict_make_room(writeback->cache, 0);
+	writeback->trimmed_ns = clock_monotonic_ns();
+	bucket_reclaim(writeback->cache->buckets, writeback->trimmed_ns);
+	evict_spent(writeback->cache);
+}
+
+/* Also while batches follow one another. */
+static bool trim_is_due(const struct writeback *writeback)
+{
+	return clock_monotonic_ns() >= writeback->trimmed_ns + ROOM_EVERY_NS;
 }
 
 static void sweep_tombs(struct writeback *writeback)
@@ -269,7 +282,7 @@ static void do_batch(struct writeback *writeback)
 		alarm_clear(writeback);
 	else if (result != -EAGAIN)
 		alarm_raise(writeback, result);
-	if (result == -ENOSPC)
+	if (result == -ENOSPC || trim_is_due(writeback))
 		trim(writeback);
 	pthread_mutex_lock(&writeback->lock);
 	writeback->rounds++;

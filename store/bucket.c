@@ -56,7 +56,7 @@ static size_t table_place(const struct buckets *buckets, uint32_t id)
 	return low;
 }
 
-static struct bucket *table_find(const struct buckets *buckets, uint32_t id)
+struct bucket *bucket_find(const struct buckets *buckets, uint32_t id)
 {
 	size_t place = table_place(buckets, id);
 
@@ -242,7 +242,7 @@ int bucket_get(struct buckets *buckets, uint32_t id, struct bucket **ret)
 	int error;
 
 	pthread_mutex_lock(&buckets->lock);
-	bucket = table_find(buckets, id);
+	bucket = bucket_find(buckets, id);
 	if (bucket) {
 		bucket->refs++;
 		buckets->references++;
@@ -375,6 +375,7 @@ static void buckets_free(struct buckets *buckets)
 		free(buckets->table[i]);
 	}
 	free(buckets->table);
+	free(buckets->dead.all);
 	pthread_cond_destroy(&buckets->put);
 	pthread_mutex_destroy(&buckets->lock);
 	free(buckets);
@@ -471,10 +472,12 @@ void bucket_forget(struct buckets *buckets, const struct bucket_place *place)
 	struct bucket *bucket;
 
 	pthread_mutex_lock(&buckets->lock);
-	bucket = table_find(buckets, place->bucket);
+	bucket = bucket_find(buckets, place->bucket);
 	if (bucket)
 		bucket->live_bytes -=
 			bytes < bucket->live_bytes ? bytes : bucket->live_bytes;
+	if (bucket)
+		bucket_dead_add(buckets, place);
 	pthread_mutex_unlock(&buckets->lock);
 }
 
@@ -484,7 +487,7 @@ void bucket_touch(struct buckets *buckets, const struct bucket_place *place)
 	struct bucket *bucket;
 
 	pthread_mutex_lock(&buckets->lock);
-	bucket = table_find(buckets, place->bucket);
+	bucket = bucket_find(buckets, place->bucket);
 	if (bucket)
 		bucket->touched_ns = now_ns;
 	pthread_mutex_unlock(&buckets->lock);
@@ -495,7 +498,7 @@ void bucket_set_live(struct buckets *buckets, uint32_t id, uint64_t live_bytes)
 	struct bucket *bucket;
 
 	pthread_mutex_lock(&buckets->lock);
-	bucket = table_find(buckets, id);
+	bucket = bucket_find(buckets, id);
 	if (bucket)
 		bucket->live_bytes = live_bytes;
 	pthread_mutex_unlock(&buckets->lock);
@@ -522,7 +525,7 @@ int bucket_remove(struct buckets *buckets, uint32_t id, bool unused)
 	int error;
 
 	pthread_mutex_lock(&buckets->lock);
-	bucket = table_find(buckets, id);
+	bucket = bucket_find(buckets, id);
 	pthread_mutex_unlock(&buckets->lock);
 	if (!bucket)
 		return -ENOENT;

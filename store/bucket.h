@@ -103,9 +103,17 @@ int bucket_sync(struct buckets *buckets, uint64_t deadline_ns);
 int bucket_read(struct buckets *buckets, const struct bucket_place *place,
 		void *data, struct io_request *request);
 
-/* Takes the place out of what counts as live (deleted, superseded, or
- * damaged), so that the bucket is dropped sooner. */
+/* Takes the place out of what counts as live (deleted, superseded, or damaged).
+ * Nothing leads to it any more; its bytes are given back by a later
+ * bucket_reclaim(). */
 void bucket_forget(struct buckets *buckets, const struct bucket_place *place);
+/* Makes holes where forgotten places were, some seconds after that (reads may
+ * be under way), in buckets that are not written to any more.  A bounded amount
+ * of work; for the writer's thread, about once a second. */
+void bucket_reclaim(struct buckets *buckets, uint64_t now_ns);
+/* A sealed bucket that has nothing left but headers and old journals, so that
+ * dropping it costs little: 0, or -ENOENT. */
+int bucket_spent(struct buckets *buckets, uint32_t *ret_bucket);
 /* Counts a hit on the place's bucket, for eviction by age of use. */
 void bucket_touch(struct buckets *buckets, const struct bucket_place *place);
 

@@ -39,6 +39,8 @@ struct bucket {
 	uint32_t end_block;  /* writing: records are whole up to here */
 	uint64_t file_bytes; /* on disk */
 	uint64_t live_bytes; /* of chunks that the index knows */
+	uint64_t size_bytes; /* of the file, holes included, when bytes were
+				last given back; 0: never */
 	uint64_t touched_ns; /* real time: survives a restart as mtime */
 	struct bucket *next_grave;
 };
@@ -61,6 +63,15 @@ struct open_bucket {
 	uint64_t salt;
 	struct bucket_index index;
 	struct open_bucket *next;
+};
+
+/* Forgotten places whose bytes are to be given back, oldest first. */
+struct dead_places {
+	struct dead_place {
+		struct bucket_place place;
+		uint64_t since_ns; /* monotonic */
+	} * all;
+	size_t count, room;
 };
 
 struct buckets {
@@ -87,12 +98,13 @@ struct buckets {
 	pthread_cond_t put;    /* a reference was given back */
 	struct bucket **table; /* by id, ascending */
 	size_t count, capacity;
-	size_t hand;		/* where to look for a file to close */
-	unsigned fds;		/* open files */
-	unsigned references;	/* besides the table's */
-	struct bucket *graves;	/* dropped and free: their files wait to be
-				   closed by a thread that may block */
-	bool buffered;		/* O_DIRECT was refused */
+	size_t hand;	       /* where to look for a file to close */
+	unsigned fds;	       /* open files */
+	unsigned references;   /* besides the table's */
+	struct bucket *graves; /* dropped and free: their files wait to be
+				  closed by a thread that may block */
+	bool buffered;	       /* O_DIRECT was refused */
+	struct dead_places dead;
 	uint64_t room_until_ns; /* when cap_now_bytes is to be renewed */
 	uint64_t cap_now_bytes;
 	struct buckets_stats stats; /* file_bytes and counters; the rest is
@@ -116,6 +128,14 @@ struct bucket *bucket_newest(const struct buckets *buckets);
 int bucket_open_file(struct buckets *buckets, uint32_t id, int flags);
 /* Closes what was dropped. */
 void bucket_bury(struct buckets *buckets);
+
+/* Called with the lock held; NULL: none of that number. */
+struct bucket *bucket_find(const struct buckets *buckets, uint32_t id);
+
+/* ---- bucket_reclaim.c: bytes that are given back ---- */
+
+/* Called with the lock held. */
+void bucket_dead_add(struct buckets *buckets, const struct bucket_place *place);
 
 /* ---- bucket_room.c: the cap ---- */
 

@@ -18,7 +18,8 @@ static_assert(WINDOW_BLOCKS * BLOCK_BYTES >= FORMAT_HEADER_MAX, "");
 #define INDEX_BYTES_MAX BUCKET_BYTES
 
 enum data_outcome {
-	DATA_BAD = 1, /* not what the header says, or not there */
+	DATA_BAD = 1,  /* not what the header says, or not there */
+	DATA_HOLE = 2, /* given back by bucket_reclaim(), or never written */
 };
 
 static uint32_t end_of(const struct format_record *found)
@@ -74,8 +75,17 @@ static bool data_valid(const struct format_record *found, const void *data)
 			       found->checksums) == SIZE_MAX;
 }
 
+static bool is_hole(const struct format_record *found,
+		    const unsigned char *data)
+{
+	size_t len = found->record.len_bytes;
+
+	return found->record.kind == BUCKET_CHUNK && data[0] == 0 &&
+	       memcmp(data, data + 1, len - 1) == 0;
+}
+
 /* 0: *ret->buffer holds the record's bytes (ret: NULL if it has none), as they
- * were written; DATA_BAD; -ETIMEDOUT, -ENOMEM. */
+ * were written; DATA_BAD, DATA_HOLE; -ETIMEDOUT, -ENOMEM. */
 static int read_data(struct buckets *buckets, struct bucket *bucket,
 		     const struct format_record *found, struct disk_batch **ret)
 {
@@ -92,9 +102,12 @@ static int read_data(struct buckets *buckets, struct bucket *bucket,
 		return (int)n;
 	if (n != (int64_t)len ||
 	    !data_valid(found, batch ? batch->buffer : "")) {
+		bool hole = n == (int64_t)len && batch &&
+			    is_hole(found, batch->buffer);
+
 		if (n >= 0)
 			disk_batch_put(batch);
-		return DATA_BAD;
+		return hole ? DATA_HOLE : DATA_BAD;
 	}
 	*ret = batch;
 	return 0;
@@ -328,7 +341,7 @@ static int check_tail(struct buckets *buckets, struct bucket *bucket,
 			if (r < 0)
 				return r;
 		}
-		if (r == DATA_BAD) {
+		if (r != 0) {
 			contents->torn = true;
 			continue;
 		}
@@ -409,10 +422,10 @@ static int scan_entry(struct scan *scan, struct format_record *found)
 
 	if (scan->verify || found->record.kind == BUCKET_JOURNAL)
 		r = read_data(scan->buckets, scan->bucket, found, &data);
-	if (r == DATA_BAD) {
+	if (r == DATA_BAD)
 		note_damage(&scan->contents, found->block);
+	if (r > 0)
 		return 0;
-	}
 	if (r)
 		return r;
 	if (scan->verify || found->record.kind == BUCKET_JOURNAL)

@@ -919,6 +919,60 @@ static void the_emptiest_bucket_goes_first_then_the_coldest(void **state)
 	end(&f);
 }
 
+/* 7 chunks of a MiB a bucket: buckets 0, 1 and 2 are sealed. */
+static void bytes_of_forgotten_chunks_are_given_back(void **state)
+{
+	struct fixture f = begin_small(state);
+	struct chunk *chunks = append_many(&f, 22, 7, MEGABYTE);
+	uint64_t now_ns = clock_monotonic_ns(), damaged;
+	struct buckets_stats before, after;
+	uint32_t id;
+
+	buckets_get_stats(f.buckets, &before);
+	for (unsigned i = 7; i < 15; i++)
+		bucket_forget(f.buckets, &chunks[i].record.place);
+	bucket_forget(f.buckets, &chunks[21].record.place);
+	/* A read may be under way still. */
+	bucket_reclaim(f.buckets, now_ns);
+	assert_int_equal(read_back(&f, &chunks[7]), MEGABYTE);
+
+	bucket_reclaim(f.buckets, now_ns + 60 * CLOCK_NS_PER_SECOND);
+	buckets_get_stats(f.buckets, &after);
+	/* Less what the file system takes to remember the holes. */
+	assert_true(before.file_bytes - after.file_bytes >
+		    8 * MEGABYTE - 65536);
+	assert_int_equal(bucket_spent(f.buckets, &id), 0);
+	assert_int_equal(id, 1);
+	assert_int_equal(bucket_drop(f.buckets, id), 0);
+	assert_int_equal(bucket_spent(f.buckets, &id), -ENOENT);
+	/* What is left is whole: one hole in bucket 2 is no damage, and the
+	 * bucket that is open is left alone. */
+	assert_int_equal(scan_all(&f, true, &damaged).chunks, 14);
+	assert_int_equal(damaged, 0);
+	assert_int_equal(read_back(&f, &chunks[15]), MEGABYTE);
+	assert_int_equal(read_back(&f, &chunks[21]), MEGABYTE);
+	free_many(chunks, 22);
+	end(&f);
+}
+
+static void a_bucket_that_died_before_the_start_is_given_back(void **state)
+{
+	struct fixture f = begin_small(state);
+	struct chunk *chunks = append_many(&f, 15, 7, MEGABYTE);
+	struct buckets_stats stats;
+	uint32_t id;
+
+	reopen(&f, state);
+	bucket_set_live(f.buckets, 0, 0);
+	bucket_reclaim(f.buckets, clock_monotonic_ns());
+	assert_int_equal(bucket_spent(f.buckets, &id), 0);
+	assert_int_equal(id, 0);
+	buckets_get_stats(f.buckets, &stats);
+	assert_true(stats.file_bytes < 9 * MEGABYTE);
+	free_many(chunks, 15);
+	end(&f);
+}
+
 static void at_the_cap_appends_fail_until_a_bucket_goes(void **state)
 {
 	struct fixture f = begin_small(state);
@@ -1509,6 +1563,8 @@ int main(void)
 		ON_BOTH(a_sync_has_a_deadline),
 		ON_BOTH(readers_go_on_while_buckets_come_and_go),
 		ON(RING, the_emptiest_bucket_goes_first_then_the_coldest),
+		ON(RING, bytes_of_forgotten_chunks_are_given_back),
+		ON(RING, a_bucket_that_died_before_the_start_is_given_back),
 		ON(RING, at_the_cap_appends_fail_until_a_bucket_goes),
 		ON(RING, numbers_are_not_given_out_twice),
 		cmocka_unit_test(
