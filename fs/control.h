@@ -12,8 +12,8 @@
  *	stats       lines `name value`       stats.json  the same as JSON
  *	metrics     Prometheus text          config      `name = value`; may be
  *	                                                 written
- *	negative    names with the seconds   clear       write anything: empties
- *	            they have left                       the negative cache
+ *	negative    ids of keys with the     clear       write anything: empties
+ *	            seconds they have left               the negative cache
  *	evict       a key a line, `*`: all   sync        write anything
  *	remove      `key` or `-r key`: removes it, hidden ones as well; EAGAIN:
  *	            some is left, write again; `-r /`: everything

@@ -91,7 +91,8 @@ static void add_tiers(const json_t *stats, struct strbuf *out)
 	add_use(out, count(stats, "memory_used_bytes"),
 		count(stats, "memory_capacity_bytes"));
 	add_bytes(out, stats, "memory_pinned_bytes", "open");
-	add_bytes(out, stats, "memory_dirty_bytes", "not on disk yet");
+	if (count(stats, "disk_cap_bytes"))
+		add_bytes(out, stats, "memory_dirty_bytes", "not on disk yet");
 	add_bytes(out, stats, "memory_quarantined_bytes", "in quarantine");
 	strbuf_puts(out, "\ndisk      ");
 	if (count(stats, "disk_cap_bytes")) {
