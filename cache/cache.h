@@ -71,7 +71,8 @@ struct cache_config {
 	unsigned stop_timeout_ms;    /* write-behind at stop */
 	const struct cache_source *source; /* other hosts; NULL: none */
 	/* A name's entry in the kernel is out of date (committed over, lost,
-	 * hidden by the negative cache, or shown again).  Called from any
+	 * hidden by the negative cache, or shown again; a commit by
+	 * cache_stage_flush() tells its caller instead).  Called from any
 	 * thread, under no lock of ours; must not call back or wait. */
 	void (*changed)(void *arg, const struct cache_name *name);
 	void *changed_arg;

@@ -8,7 +8,8 @@
 #include "tools/lib/clock.h"
 #include "tools/lib/log.h"
 
-/* Tells the kernel about a new version; under no lock. */
+/* Tells the kernel about a new version where nobody else will: at a close its
+ * name goes with it.  Under no lock. */
 static void announce(struct cache_staging *staging)
 {
 	struct stagings *stagings = staging->cache->stagings;
@@ -90,8 +91,6 @@ int cache_stage_flush(struct cache_writer *writer, bool killed,
 	if (!stage_incomplete(staging))
 		error = stage_commit(staging, ret_committed);
 	pthread_mutex_unlock(&staging->lock);
-	if (*ret_committed)
-		announce(staging);
 	return error;
 }
 

@@ -391,12 +391,20 @@ void writeback_free(struct writeback *writeback)
 
 /* ---- for others ---- */
 
+/* The thread is woken only by what changes how long it may sleep: each commit
+ * kicks. */
 static void kick(struct writeback *writeback, bool urgent)
 {
+	const struct cache *cache = writeback->cache;
+	bool sooner =
+		urgent || !writeback->since_ns ||
+		atomic_load(&cache->counters->pending_bytes) >= GATHER_BYTES;
+
 	if (!writeback->since_ns)
 		writeback->since_ns = clock_monotonic_ns();
 	writeback->urgent |= urgent;
-	pthread_cond_signal(&writeback->wake);
+	if (sooner)
+		pthread_cond_signal(&writeback->wake);
 }
 
 void writeback_kick(struct writeback *writeback, bool urgent)

@@ -369,8 +369,10 @@ void fs_published(struct fs *fs, struct node *node, void (*done)(void *arg),
 		inval_name(fs->inval, name.dir, buf, name.len, done, arg);
 		return;
 	}
-	if (named)
-		inval_directory(fs->inval, name.dir);
+	if (named && node_listed(fs->nodes, name.dir)) {
+		inval_directory(fs->inval, name.dir, done, arg);
+		return;
+	}
 	if (done)
 		done(arg);
 }

@@ -31,6 +31,7 @@ struct handle {
 	pid_t opener;		      /* the process that opened it */
 	_Atomic pid_t last_thread;    /* that opened it or wrote last */
 	struct control_file *control; /* owned */
+	bool listing;		      /* the kernel keeps what it reads */
 	/* Directories: the name after which a listing goes on where several
 	 * have its hash; guarded by lock. */
 	pthread_mutex_t lock;

@@ -37,7 +37,7 @@ struct directory {
 	uint64_t object;
 	struct list names; /* oldest first */
 	bool whole;	   /* all names the kernel knows; `late` waits */
-	bool again;	   /* its attributes changed since work began */
+	bool again;	   /* it changed since work began */
 	struct waiter *late;
 };
 
@@ -132,6 +132,8 @@ static void work_on(struct inval *inval, struct directory *dir)
 	uint64_t parent = node_directory(inval->nodes, dir->object);
 	size_t count = 0;
 
+	if (parent)
+		inval->ops.directory(inval->ops.arg, parent);
 	if (parent && whole) {
 		struct whole all = {inval, parent};
 
@@ -146,8 +148,6 @@ static void work_on(struct inval *inval, struct directory *dir)
 		free(name);
 		count++;
 	}
-	if (parent)
-		inval->ops.attributes(inval->ops.arg, parent);
 	call_waiters(late);
 
 	pthread_mutex_lock(&inval->lock);
@@ -266,18 +266,20 @@ static struct waiter **add_name(struct inval *inval, struct directory *dir,
 	return &name->waiters;
 }
 
-void inval_name(struct inval *inval, uint64_t dir_object, const char *name,
-		size_t len, void (*done)(void *arg), void *arg)
+/* Queues a name, or (NULL) the directory alone. */
+static void queue(struct inval *inval, uint64_t object, const char *bytes,
+		  size_t len, void (*done)(void *arg), void *arg)
 {
 	struct waiter *waiter = done ? malloc(sizeof(*waiter)) : NULL;
+	struct waiter **list;
 
 	pthread_mutex_lock(&inval->lock);
 	struct directory *dir =
-		inval->stop ? NULL : directory_get(inval, dir_object);
+		inval->stop ? NULL : directory_get(inval, object);
 
 	if (dir) {
-		struct waiter **list = add_name(inval, dir, name, len);
-
+		dir->again = true;
+		list = bytes ? add_name(inval, dir, bytes, len) : &dir->late;
 		if (waiter) {
 			*waiter = (struct waiter){*list, done, arg};
 			*list = waiter;
@@ -291,15 +293,16 @@ void inval_name(struct inval *inval, uint64_t dir_object, const char *name,
 	}
 }
 
-void inval_directory(struct inval *inval, uint64_t object)
+void inval_name(struct inval *inval, uint64_t dir, const char *name, size_t len,
+		void (*done)(void *arg), void *arg)
 {
-	pthread_mutex_lock(&inval->lock);
-	struct directory *found =
-		inval->stop ? NULL : directory_get(inval, object);
+	queue(inval, dir, name, len, done, arg);
+}
 
-	if (found)
-		found->again = true;
-	pthread_mutex_unlock(&inval->lock);
+void inval_directory(struct inval *inval, uint64_t dir, void (*done)(void *arg),
+		     void *arg)
+{
+	queue(inval, dir, NULL, 0, done, arg);
 }
 
 /* ---- waiting for it ---- */

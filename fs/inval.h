@@ -29,7 +29,7 @@ struct nodes;
 /* How the kernel is told; both take the kernel's number of the directory. */
 struct inval_ops {
 	void (*entry)(void *arg, uint64_t parent, const char *name, size_t len);
-	void (*attributes)(void *arg, uint64_t node);
+	void (*directory)(void *arg, uint64_t node);
 	void *arg;
 };
 
@@ -41,12 +41,13 @@ int inval_new(struct nodes *nodes, const struct inval_ops *ops,
 void inval_free(struct inval *inval);
 
 /* The entry of this name in `dir` (its object), and the directory's own
- * attributes.  done (may be NULL) is called once the kernel knows, from a
- * thread that may not wait. */
+ * attributes and listing.  done (may be NULL) is called once the kernel knows,
+ * from a thread that may not wait. */
 void inval_name(struct inval *inval, uint64_t dir, const char *name, size_t len,
 		void (*done)(void *arg), void *arg);
-/* The attributes of a directory. */
-void inval_directory(struct inval *inval, uint64_t object);
+/* The attributes and listing of a directory alone. */
+void inval_directory(struct inval *inval, uint64_t dir, void (*done)(void *arg),
+		     void *arg);
 /* Waits until the kernel knows all that is queued now, or until deadline_ns:
  * whoever has it locked may be waiting for us.  Holds up the thread that asks;
  * not for requests that come often. */

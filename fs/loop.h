@@ -17,7 +17,7 @@ struct fuse_session;
 struct loop;
 
 #define LOOP_THREADS_MAX 64u
-#define LOOP_THREADS_IDLE 4u
+#define LOOP_THREADS_IDLE 8u
 
 /* Serves until the file system is unmounted or loop_stop() was called; then
  * every thread has ended.  0, or -errno when no thread could be started. */

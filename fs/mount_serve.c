@@ -237,17 +237,19 @@ static void tell_entry(void *arg, uint64_t parent, const char *name, size_t len)
 	(void)fuse_lowlevel_notify_inval_entry(fs->session, parent, name, len);
 }
 
-static void tell_attributes(void *arg, uint64_t node)
+static void tell_directory(void *arg, uint64_t node)
 {
 	struct fs *fs = arg;
 
-	(void)fuse_lowlevel_notify_inval_inode(fs->session, node, -1, 0);
+	/* First, so that a listing begun meanwhile counts as kept. */
+	node_listing_drop(fs->nodes, node);
+	(void)fuse_lowlevel_notify_inval_inode(fs->session, node, 0, 0);
 }
 
 static int open_parts(struct serve *serve)
 {
 	struct fs *fs = &serve->fs;
-	const struct inval_ops ops = {tell_entry, tell_attributes, fs};
+	const struct inval_ops ops = {tell_entry, tell_directory, fs};
 	const struct control_wiring wiring =
 		mount_control_wiring(&serve->control);
 	int error = nodes_new(&fs->nodes);

@@ -439,6 +439,50 @@ uint64_t node_directory(struct nodes *nodes, uint64_t object)
 	return number;
 }
 
+void node_listing_begin(struct nodes *nodes, struct node *node)
+{
+	pthread_mutex_lock(&nodes->lock);
+	node->opens++;
+	node->listed = true;
+	pthread_mutex_unlock(&nodes->lock);
+}
+
+bool node_listing_end(struct nodes *nodes, struct node *node)
+{
+	pthread_mutex_lock(&nodes->lock);
+	assert(node->opens > 0);
+	bool late = --node->opens == 0 && node->listed_late;
+
+	if (late)
+		node->listed_late = false;
+	pthread_mutex_unlock(&nodes->lock);
+	return late;
+}
+
+void node_listing_drop(struct nodes *nodes, uint64_t number)
+{
+	pthread_mutex_lock(&nodes->lock);
+	struct node *node = find_number(nodes, number);
+
+	if (node && node->opens)
+		node->listed_late = true;
+	else if (node)
+		node->listed = false;
+	pthread_mutex_unlock(&nodes->lock);
+}
+
+bool node_listed(struct nodes *nodes, uint64_t dir_object)
+{
+	struct node_key key = {.kind = NODE_DIR, .object = dir_object};
+
+	pthread_mutex_lock(&nodes->lock);
+	struct node *node = find_key(nodes, &key);
+	bool listed = node && node->listed;
+
+	pthread_mutex_unlock(&nodes->lock);
+	return listed;
+}
+
 /* The names seen in `dir` of some buckets, each with a length byte before it:
  * as many whole buckets from *bucket on as there is room for. */
 static size_t copy_names(struct nodes *nodes, uint64_t dir, size_t *bucket,

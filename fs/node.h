@@ -55,7 +55,10 @@ struct node {
 	uint8_t name_len;
 	bool shown;	/* NODE_STAGING: the kernel may know a committed version
 			   of its name */
-	uint32_t opens; /* NODE_PAGE: handles that read it */
+	uint32_t opens; /* NODE_PAGE: handles that read it; NODE_DIR: that
+			   list it */
+	bool listed;	/* NODE_DIR: the kernel may have its listing */
+	bool listed_late; /* it was told of a change while one was read */
 	struct cache_page *page; /* NODE_PAGE: one reference while opens > 0 */
 	struct node *next_number, *next_key;
 };
@@ -123,6 +126,18 @@ struct cache_page *node_page(struct nodes *nodes, struct node *node);
 
 /* The kernel's number of a directory, 0 if it does not know it. */
 uint64_t node_directory(struct nodes *nodes, uint64_t object);
+
+/*
+ * Listings that the kernel keeps.  From node_listing_begin() (an OPENDIR) on
+ * it may have one, until it is told to drop it, node_listing_drop() before
+ * that.  What it is told while it reads a listing may overtake an answer, so
+ * it is told once more after that: node_listing_end() says so.
+ */
+void node_listing_begin(struct nodes *nodes, struct node *node);
+bool node_listing_end(struct nodes *nodes, struct node *node);
+void node_listing_drop(struct nodes *nodes, uint64_t number);
+bool node_listed(struct nodes *nodes, uint64_t dir_object);
+
 /* Calls `each` with the names of the nodes seen in this directory, a copy at
  * a time; holds no lock meanwhile. */
 void nodes_in_dir(struct nodes *nodes, uint64_t dir,

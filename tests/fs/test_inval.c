@@ -21,7 +21,7 @@ struct kernel {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	uint64_t busy; /* this node's directory is locked by somebody */
-	unsigned entries, attributes, waiting, done;
+	unsigned entries, directories, waiting, done;
 	char last[16];
 };
 
@@ -48,13 +48,13 @@ static void on_entry(void *arg, uint64_t parent, const char *name, size_t len)
 	pthread_mutex_unlock(&kernel->lock);
 }
 
-static void on_attributes(void *arg, uint64_t node)
+static void on_directory(void *arg, uint64_t node)
 {
 	struct kernel *kernel = arg;
 
 	(void)node;
 	pthread_mutex_lock(&kernel->lock);
-	kernel->attributes++;
+	kernel->directories++;
 	pthread_cond_broadcast(&kernel->changed);
 	pthread_mutex_unlock(&kernel->lock);
 }
@@ -97,7 +97,7 @@ static uint64_t add_dir(struct nodes *nodes, uint64_t object)
 static int set_up(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	const struct inval_ops ops = {on_entry, on_attributes, &f->kernel};
+	const struct inval_ops ops = {on_entry, on_directory, &f->kernel};
 
 	pthread_mutex_init(&f->kernel.lock, NULL);
 	pthread_cond_init(&f->kernel.changed, NULL);
@@ -179,12 +179,13 @@ static void past_the_bound_all_known_names_are_invalidated(void **state)
 	assert_true(f->kernel.entries > INVAL_NAMES_MAX);
 }
 
-static void attributes_alone_can_be_told(void **state)
+static void a_directory_alone_can_be_told(void **state)
 {
 	struct fixture *f = *state;
 
-	inval_directory(f->inval, 1);
-	await(&f->kernel, &f->kernel.attributes, 1);
+	inval_directory(f->inval, 1, on_done, &f->kernel);
+	await(&f->kernel, &f->kernel.done, 1);
+	assert_int_equal(f->kernel.directories, 1);
 	assert_int_equal(f->kernel.entries, 0);
 }
 
@@ -228,7 +229,7 @@ int main(void)
 		TEST(a_slow_directory_holds_up_only_itself),
 		TEST(a_directory_the_kernel_does_not_know_is_done_at_once),
 		TEST(past_the_bound_all_known_names_are_invalidated),
-		TEST(attributes_alone_can_be_told),
+		TEST(a_directory_alone_can_be_told),
 		TEST(a_flush_returns_when_the_kernel_knows),
 		TEST(a_flush_of_a_busy_directory_ends_at_its_deadline),
 	};
