@@ -283,6 +283,8 @@ static int open_parts(struct cache *cache, char *reason)
 	if (!error)
 		error = evictor_new(cache, &cache->evictor);
 	if (!error)
+		error = ahead_new(cache, &cache->ahead);
+	if (!error)
 		error = stagings_new(cache, &cache->stagings);
 	return error ? fail(reason, error, "cannot start: %s", strerror(-error))
 		     : 0;
@@ -308,6 +310,7 @@ static void release(struct cache *cache, bool keep_memory)
 	stagings_free(cache->stagings);
 	evictor_free(cache->evictor);
 	fetches_free(cache->fetches);
+	ahead_free(cache->ahead);
 	writeback_free(cache->writeback);
 	misses_free(cache->misses);
 	pages_free(cache->pages);

@@ -20,6 +20,7 @@
  *   evict.c      victims, watermark eviction, the evictor's thread
  *   evict_bucket.c  bucket eviction
  *   evict_hand.c the operator's evict
+ *   ahead.c      makes slots ready before they are wanted
  *   fixed.c      the arena's memory as the disk ring's fixed buffers
  *   writeback.c  pending pages and facts to buckets, in order
  *   staging.c, stage_*.c  writers and commits
@@ -69,6 +70,7 @@ struct cache {
 	struct stagings *stagings;   /* staging.c: by name */
 	struct writeback *writeback; /* writeback.c */
 	struct evictor *evictor;     /* evict.c */
+	struct ahead *ahead;	     /* ahead.c */
 	struct misses *misses;	     /* names_source.c: plain misses */
 	struct stale *stale;	     /* rows.c: rows without a slot */
 
@@ -95,6 +97,8 @@ void misses_free(struct misses *misses);
 void misses_forget(struct misses *misses, const struct cache_name *name);
 int evictor_new(struct cache *cache, struct evictor **ret);
 void evictor_free(struct evictor *evictor);
+int ahead_new(struct cache *cache, struct ahead **ret);
+void ahead_free(struct ahead *ahead);
 
 /* ---- transactions ---- */
 

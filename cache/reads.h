@@ -173,6 +173,9 @@ void fetches_condemn_place(struct fetches *fetches, const struct chunk_id *id,
 
 /* Something is to be done, or may have become possible.  NULL is fine. */
 void evictor_kick(struct evictor *evictor);
+
+/* ---- ahead.c: slots made ready before they are wanted, on a thread ---- */
+void ahead_kick(struct ahead *ahead);
 /* Between evict_begin() and evict_end(): evicts about so many bytes, coldest
  * first, or (class not NULL) so that a slot of that class can be had. What is
  * only in memory stays where there is a disk tier, else it is lost: *lost,

@@ -113,7 +113,10 @@ int cache_room(struct cache *cache, const struct slot_class *class,
 			CACHE_COUNT(cache, waits_for_memory, 1);
 		wait_for_batch(cache, dirty, now_ns, deadline_ns);
 	}
-	if (!outcome)
+	if (!outcome) {
 		watch_level(cache);
+		if (arena_hungry(cache->arena))
+			ahead_kick(cache->ahead);
+	}
 	return outcome;
 }

@@ -26,8 +26,6 @@ static int take_slot(struct arena *arena, const struct slot_class *key,
 {
 	struct arena_class *class = arena_class_find(arena, key);
 	struct arena_region *region;
-	struct arena_slot *slot;
-	uint64_t word;
 	slot_t number;
 
 	if (!class || list_empty(&class->usable))
@@ -38,19 +36,11 @@ static int take_slot(struct arena *arena, const struct slot_class *key,
 	} else {
 		number = slot_number(region->index, region->fresh++);
 	}
-	region->used++;
 	/* Behind those that still have recycled ones, or among the full. */
 	if (!region->recycled)
 		arena_class_place_last(region);
-	slot = slot_at(arena, number);
-	slot->newer = slot->older = SLOT_NONE;
-	word = atomic_load_explicit(&slot->word, memory_order_relaxed);
-	arena_header_reserve(arena, number);
-	atomic_store_explicit(
-		&slot->word,
-		arena_word_move(word & WORD_READY, SLOT_RESERVED) | 1,
-		memory_order_release);
-	arena->used_bytes += region->slot_bytes;
+	arena_region_reserve(arena, region, number);
+	arena_look_ahead(arena, region);
 	*ret = number;
 	return 0;
 }

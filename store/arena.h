@@ -126,6 +126,13 @@ unsigned arena_chunk_shift(const struct arena *arena);
  * tmpfs is full although the arena is not. */
 int arena_alloc(struct arena *arena, const struct slot_class *class,
 		slot_t *ret);
+/* Slots that were never used cost ten times as much at their first touch: the
+ * kernel clears them.  While a class takes such slots, arena_hungry() says so
+ * (any thread, no lock), and arena_ahead() makes the next of them ready, one a
+ * call, up to 32 MiB of free ones a region (arenas below 128 MiB: none);
+ * false: that is enough for now.  For a thread of its own. */
+bool arena_hungry(const struct arena *arena);
+bool arena_ahead(struct arena *arena);
 /* The smallest class with room for len_bytes as this arena rounds them: the
  * exact length for sizes that repeat, else steps of an eighth. */
 struct slot_class arena_class_for(struct arena *arena, uint64_t len_bytes,

@@ -98,6 +98,7 @@ struct arena_region {
 	bool slot_files;
 	bool draining; /* a whole region is being evicted */
 	bool busy;     /* in the hands of the grower */
+	bool hungry;   /* slots are to be made ready ahead */
 };
 
 struct arena_stripe {
@@ -142,6 +143,7 @@ struct arena {
 
 	_Atomic uint64_t layout;
 	_Atomic uint64_t dirty_bytes;
+	_Atomic bool hungry; /* a region may be; set under `lock` */
 	struct arena_stripe pinned[ARENA_STRIPES];
 };
 
@@ -257,6 +259,9 @@ int arena_region_grow(struct arena *arena, const struct slot_class *key);
 void arena_region_put_free(struct arena *arena, struct arena_region *region,
 			   slot_t slot);
 slot_t arena_region_take_free(struct arena *arena, struct arena_region *region);
+/* A free slot, out of the lists, is reserved, with one pin. Under `lock`. */
+void arena_region_reserve(struct arena *arena, struct arena_region *region,
+			  slot_t slot);
 /* Makes a slot's bytes usable: allocated and mapped. */
 int arena_region_prepare(struct arena *arena, slot_t slot);
 /* Maps a slot found at open; ARENA_GONE where its file isn't whole. */
@@ -269,6 +274,10 @@ int arena_region_map_file(struct arena *arena, struct arena_region *region,
 int arena_region_clean(struct arena *arena, struct arena_region *region);
 /* An empty draining region leaves its class. Under `lock`. */
 void arena_region_vacate(struct arena *arena, struct arena_region *region);
+
+/* ---- arena_ahead.c ---- */
+/* A slot of the region was taken. Under `lock`. */
+void arena_look_ahead(struct arena *arena, struct arena_region *region);
 
 /* ---- arena_pin.c ---- */
 void arena_pinned_add(struct arena *arena, slot_t slot, int64_t bytes);

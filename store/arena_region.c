@@ -241,6 +241,23 @@ slot_t arena_region_take_free(struct arena *arena, struct arena_region *region)
 	return number;
 }
 
+void arena_region_reserve(struct arena *arena, struct arena_region *region,
+			  slot_t number)
+{
+	struct arena_slot *slot = slot_at(arena, number);
+	uint64_t word;
+
+	region->used++;
+	slot->newer = slot->older = SLOT_NONE;
+	word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+	arena_header_reserve(arena, number);
+	atomic_store_explicit(
+		&slot->word,
+		arena_word_move(word & WORD_READY, SLOT_RESERVED) | 1,
+		memory_order_release);
+	arena->used_bytes += region->slot_bytes;
+}
+
 /* ---- a region gets a class ---- */
 
 static bool grow_candidate(const struct arena_region *region,
@@ -301,7 +318,7 @@ static void forget_files(struct arena *arena, struct arena_region *region)
 	region->slots = region->slot_bytes = 0;
 	region->fresh = region->loaded = region->recycled = 0;
 	region->free_head = UINT32_MAX;
-	region->draining = false;
+	region->draining = region->hungry = false;
 }
 
 /* Under `lock`: sizes of the region for its new class. */
