@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,20 @@ bool process_killed(pid_t thread)
 /* Descriptors of a process that are looked at, at most. */
 #define DESCRIPTORS_MAX 1024
 
-bool process_has_file(pid_t thread, uint64_t inode)
+/* Does the path that the descriptor was opened by end in this name, as it is
+ * now?  A fifth of the cost of asking for the inode number. */
+static bool is_called(int dir_fd, const char *number, const char *name,
+		      size_t len)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlinkat(dir_fd, number, path, sizeof(path));
+
+	return n > (ssize_t)len && path[n - (ssize_t)len - 1] == '/' &&
+	       memcmp(path + n - len, name, len) == 0;
+}
+
+bool process_has_file(pid_t thread, uint64_t inode, const char *name,
+		      size_t len)
 {
 	char path[64], text[512];
 	struct dirent *entry;
@@ -110,13 +124,14 @@ bool process_has_file(pid_t thread, uint64_t inode)
 	bool found = false;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)thread);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)thread);
 	dir = thread > 0 ? opendir(path) : NULL;
 	for (int i = 0;
 	     dir && !found && i < DESCRIPTORS_MAX && (entry = readdir(dir));
 	     i++) {
 		snprintf(path, sizeof(path), "fdinfo/%.20s", entry->d_name);
 		if (entry->d_name[0] == '.' ||
+		    !is_called(dirfd(dir), entry->d_name, name, len) ||
 		    read_proc(thread, path, text, sizeof(text)) < 0)
 			continue;
 		line = strstr(text, "\nino:");

@@ -10,6 +10,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,9 +22,11 @@ pid_t process_of_thread(pid_t thread);
  * seen. */
 bool process_killed(pid_t thread);
 
-/* Has this thread's process a descriptor of a file with this inode number?
- * False when that can't be seen (kernels before 5.19 don't tell). */
-bool process_has_file(pid_t thread, uint64_t inode);
+/* Has this thread's process a descriptor of a file with this inode number and
+ * name (the last component)?  False when that can't be seen (kernels before
+ * 5.19 don't tell).  Some 15 us, and 1 us a descriptor. */
+bool process_has_file(pid_t thread, uint64_t inode, const char *name,
+		      size_t len);
 
 /* Can we read /proc/<pid>/stat as process_killed() needs it? */
 bool process_visible(void);

@@ -16,8 +16,14 @@ static void reply(void *arg)
  * meanwhile. */
 static bool goes_on(const struct handle *handle, pid_t thread)
 {
+	char name[NAME_MAX_BYTES + 1];
+	uint64_t dir;
+	size_t len;
+
 	return cache_writer_untouched(handle->writer) &&
-	       process_has_file(thread, handle->node->object);
+	       cache_staging_name(cache_writer_staging(handle->writer), &dir,
+				  name, &len) &&
+	       process_has_file(thread, handle->node->object, name, len);
 }
 
 static int flush_writer(fuse_req_t req, struct handle *handle,

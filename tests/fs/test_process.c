@@ -6,6 +6,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,12 +50,33 @@ static void who_runs_was_not_killed(void **state)
 	assert_false(process_killed(0));
 }
 
+static void a_descriptor_is_known_by_number_and_name(void **state)
+{
+	char path[] = "/tmp/pagefs-test-XXXXXX";
+	const char *name = path + sizeof("/tmp/") - 1;
+	struct stat st;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true(process_has_file(getpid(), st.st_ino, name, strlen(name)));
+	assert_false(process_has_file(getpid(), st.st_ino, "other", 5));
+	assert_false(
+		process_has_file(getpid(), st.st_ino + 1, name, strlen(name)));
+	assert_false(process_has_file(0, st.st_ino, name, strlen(name)));
+	unlink(path);
+	close(fd);
+	assert_false(process_has_file(getpid(), st.st_ino, name, strlen(name)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_thread_leads_to_its_process),
 		cmocka_unit_test(what_is_not_there_is_0),
 		cmocka_unit_test(who_runs_was_not_killed),
+		cmocka_unit_test(a_descriptor_is_known_by_number_and_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
