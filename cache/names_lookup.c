@@ -20,8 +20,7 @@ static bool staged_lookup(struct cache *cache, const struct cache_name *name,
 	*ret_staged = staging;
 	if (!staging)
 		return false;
-	if (!cache->config.show_partial &&
-	    !cache_staging_has(staging, process)) {
+	if (!cache_staging_shows(staging, process)) {
 		cache_staging_put(staging);
 		return false;
 	}

@@ -76,6 +76,12 @@ bool cache_staging_has(struct cache_staging *staging, pid_t process)
 	return found;
 }
 
+bool cache_staging_shows(struct cache_staging *staging, pid_t process)
+{
+	return staging->cache->config.show_partial ||
+	       cache_staging_has(staging, process);
+}
+
 /* ---- one at a time with commits ---- */
 
 /* The committed object that the staged page stands over, 0 if none, and its

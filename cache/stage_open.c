@@ -7,7 +7,7 @@
 #include "tools/lib/clock.h"
 
 /* How often a name may change under an open before it gives up. */
-#define OPEN_TRIES 4
+#define OPEN_TRIES 32
 
 /* ---- handles ---- */
 

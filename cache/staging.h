@@ -81,6 +81,8 @@ bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 			char *ret_name, size_t *ret_len);
 /* Any process that has a writable handle. */
 bool cache_staging_has(struct cache_staging *staging, pid_t process);
+/* It shows itself to that process: to those, and with show_partial to all. */
+bool cache_staging_shows(struct cache_staging *staging, pid_t process);
 
 /* len_bytes (fewer when the rest failed), or -ENOSPC, -EFBIG, -EIO (a base
  * chunk can't be read), -ETIMEDOUT.  APPEND handles write at the end, whatever

@@ -109,15 +109,24 @@ pid_t fs_process(fuse_req_t req)
 	return process;
 }
 
-struct cache_creator fs_creator(fuse_req_t req, mode_t mode)
+struct cache_creator fs_creator(fuse_req_t req, uint64_t dir, mode_t mode)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-
-	return (struct cache_creator){
+	struct cache_creator creator = {
 		.uid = ctx->uid,
 		.gid = ctx->gid,
 		.mode = mode & 07777 & ~ctx->umask,
 	};
+	struct cache_found found;
+	uint64_t parent;
+
+	if (cache_directory(fs_of(req)->cache, dir, &found, &parent) ||
+	    !(found.entry.mode & S_ISGID))
+		return creator;
+	creator.gid = found.entry.gid;
+	if (S_ISDIR(mode))
+		creator.mode |= S_ISGID;
+	return creator;
 }
 
 void fs_attributes(const struct fs *fs, const struct meta_entry *entry,
@@ -266,58 +275,42 @@ int fs_lookup(fuse_req_t req, const struct cache_name *name,
 	return cache_lookup(fs->cache, name, process, ret);
 }
 
-static bool leads_to(const struct cache_found *found, const struct node *node)
+bool fs_is_version(const struct meta_entry *entry, const struct node *node)
 {
-	if (found->entry.object != node->object)
-		return false;
-	return node->kind != NODE_PAGE ||
-	       found->entry.version.clock == node->clock;
+	return entry->type == META_FILE && entry->object == node->object &&
+	       entry->version.clock == node->clock;
 }
 
-/* A page or symlink: by its name, or what is open of it. */
-static int getattr_named(struct fs *fs, struct node *node, struct stat *ret)
+/* A directory, also one that was removed while somebody is in it. */
+static int getattr_directory(struct fs *fs, struct node *node, struct stat *ret)
 {
-	char buf[NAME_MAX_BYTES];
-	struct cache_name name;
 	struct cache_found found = {0};
-	struct cache_page *page;
-	int outcome = CACHE_MISS;
+	uint64_t parent;
+	int outcome = cache_directory(fs->cache, node->object, &found, &parent);
 
-	if (fs_node_name(fs, node, buf, &name))
-		outcome = cache_lookup(fs->cache, &name, 0, &found);
-	if (outcome == CACHE_STAGED)
-		cache_staging_put(found.staging);
-	if (outcome == 0 && leads_to(&found, node)) {
-		fs_attributes(fs, &found.entry, found.links, ret);
-		return 0;
+	if (outcome == CACHE_MISS &&
+	    node_gone(fs->nodes, node, &found.entry)) {
+		found.links = 0;
+		outcome = 0;
 	}
-	page = node_page(fs->nodes, node);
-	if (!page)
-		return ESTALE; /* the name leads elsewhere: look again */
-	fs_attributes(fs, cache_page_entry(page), 0, ret);
-	cache_page_close(page);
-	return 0;
+	if (!outcome)
+		fs_attributes(fs, &found.entry, found.links, ret);
+	return fs_errno(outcome);
 }
 
 int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	       double *ret_seconds)
 {
-	struct cache_found found = {0};
 	struct meta_entry entry;
+	struct late late;
 	uint32_t links;
-	uint64_t parent;
 	int outcome;
 
 	*ret_seconds = 0.0;
 	switch (node->kind) {
 	case NODE_DIR:
 		*ret_seconds = attribute_seconds(NODE_DIR, 0);
-		outcome = cache_directory(fs->cache, node->object, &found,
-					  &parent);
-		if (outcome)
-			return fs_errno(outcome);
-		fs_attributes(fs, &found.entry, found.links, ret);
-		return 0;
+		return getattr_directory(fs, node, ret);
 	case NODE_STAGING:
 		cache_staging_entry(node->staging, &entry, &links);
 		fs_attributes(fs, &entry, links, ret);
@@ -330,10 +323,13 @@ int fs_getattr(struct fs *fs, struct node *node, struct stat *ret,
 	case NODE_SYMLINK:
 		break;
 	}
-	outcome = getattr_named(fs, node, ret);
-	if (!outcome)
-		*ret_seconds = attribute_seconds(node->kind, ret->st_nlink);
-	return outcome;
+	outcome = late_entry(fs, node, &late);
+	if (outcome)
+		return fs_errno(outcome);
+	fs_attributes(fs, &late.entry, late.links, ret);
+	if (late.own)
+		*ret_seconds = attribute_seconds(node->kind, late.links);
+	return 0;
 }
 
 void fs_renamed(struct fs *fs, const struct cache_name *from,
@@ -350,6 +346,14 @@ void fs_renamed(struct fs *fs, const struct cache_name *from,
 	node_moved(fs->nodes, &key, from, to);
 	key.link = link_of(from);
 	node_moved(fs->nodes, &key, from, to);
+}
+
+void fs_gone(struct fs *fs, const struct cache_name *name,
+	     const struct cache_found *found)
+{
+	struct node_key key = key_of(name, found);
+
+	node_set_gone(fs->nodes, &key, &found->entry);
 }
 
 void fs_published(struct fs *fs, struct node *node, void (*done)(void *arg),

@@ -209,6 +209,7 @@ static void node_destroy(struct node *node)
 		cache_page_close(node->page);
 	if (node->staging)
 		cache_staging_put(node->staging);
+	free(node->gone);
 	free(node->name);
 	free(node);
 }
@@ -425,6 +426,36 @@ struct cache_page *node_page(struct nodes *nodes, struct node *node)
 		cache_page_ref(page);
 	pthread_mutex_unlock(&nodes->lock);
 	return page;
+}
+
+void node_set_gone(struct nodes *nodes, const struct node_key *key,
+		   const struct meta_entry *entry)
+{
+	struct meta_entry *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return;
+	*copy = *entry;
+	pthread_mutex_lock(&nodes->lock);
+	struct node *node = find_key(nodes, key);
+
+	if (node && !node->gone) {
+		node->gone = copy;
+		copy = NULL;
+	}
+	pthread_mutex_unlock(&nodes->lock);
+	free(copy);
+}
+
+bool node_gone(struct nodes *nodes, struct node *node, struct meta_entry *ret)
+{
+	pthread_mutex_lock(&nodes->lock);
+	bool gone = node->gone != NULL;
+
+	if (gone)
+		*ret = *node->gone;
+	pthread_mutex_unlock(&nodes->lock);
+	return gone;
 }
 
 uint64_t node_directory(struct nodes *nodes, uint64_t object)

@@ -27,6 +27,7 @@
 struct cache_name;
 struct cache_page;
 struct cache_staging;
+struct meta_entry;
 struct nodes;
 
 enum node_kind {
@@ -60,6 +61,7 @@ struct node {
 	bool listed;	/* NODE_DIR: the kernel may have its listing */
 	bool listed_late; /* it was told of a change while one was read */
 	struct cache_page *page; /* NODE_PAGE: one reference while opens > 0 */
+	struct meta_entry *gone; /* as it was when its last name went */
 	struct node *next_number, *next_key;
 };
 
@@ -123,6 +125,13 @@ struct cache_page *node_opened(struct nodes *nodes, struct node *node,
 void node_closed(struct nodes *nodes, struct node *node);
 /* The page that others have open on this node, referenced; NULL if none. */
 struct cache_page *node_page(struct nodes *nodes, struct node *node);
+
+/* The last name of what has this key went (a directory was removed, a page
+ * unlinked or renamed over): the kernel may ask about its node for as long as
+ * it knows it.  node_gone(): false: it has not gone. */
+void node_set_gone(struct nodes *nodes, const struct node_key *key,
+		   const struct meta_entry *entry);
+bool node_gone(struct nodes *nodes, struct node *node, struct meta_entry *ret);
 
 /* The kernel's number of a directory, 0 if it does not know it. */
 uint64_t node_directory(struct nodes *nodes, uint64_t object);

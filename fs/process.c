@@ -103,6 +103,12 @@ bool process_killed(pid_t thread)
 /* Descriptors of a process that are looked at, at most. */
 #define DESCRIPTORS_MAX 1024
 
+enum sight {
+	HAS,
+	HAS_NOT,
+	UNSEEN
+};
+
 /* Does the path that the descriptor was opened by end in this name, as it is
  * now?  A fifth of the cost of asking for the inode number. */
 static bool is_called(int dir_fd, const char *number, const char *name,
@@ -115,31 +121,57 @@ static bool is_called(int dir_fd, const char *number, const char *name,
 	       memcmp(path + n - len, name, len) == 0;
 }
 
-bool process_has_file(pid_t thread, uint64_t inode, const char *name,
-		      size_t len)
+static enum sight descriptor_is(pid_t thread, const char *number,
+				uint64_t inode)
 {
-	char path[64], text[512];
-	struct dirent *entry;
+	char file[64], text[512];
 	const char *line;
-	bool found = false;
+
+	snprintf(file, sizeof(file), "fdinfo/%.20s", number);
+	if (read_proc(thread, file, text, sizeof(text)) < 0)
+		return HAS_NOT; /* closed meanwhile */
+	line = strstr(text, "\nino:");
+	if (!line)
+		return UNSEEN;
+	return strtoull(line + 5, NULL, 10) == inode ? HAS : HAS_NOT;
+}
+
+/* name NULL: whatever it is called. */
+static enum sight look_for_file(pid_t thread, uint64_t inode, const char *name,
+				size_t len)
+{
+	char path[64];
+	struct dirent *entry;
+	enum sight sight = HAS_NOT;
+	int left = DESCRIPTORS_MAX;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)thread);
 	dir = thread > 0 ? opendir(path) : NULL;
-	for (int i = 0;
-	     dir && !found && i < DESCRIPTORS_MAX && (entry = readdir(dir));
-	     i++) {
-		snprintf(path, sizeof(path), "fdinfo/%.20s", entry->d_name);
-		if (entry->d_name[0] == '.' ||
-		    !is_called(dirfd(dir), entry->d_name, name, len) ||
-		    read_proc(thread, path, text, sizeof(text)) < 0)
-			continue;
-		line = strstr(text, "\nino:");
-		found = line && strtoull(line + 5, NULL, 10) == inode;
+	if (!dir)
+		return UNSEEN;
+	while (sight == HAS_NOT && (entry = readdir(dir))) {
+		if (left-- == 0)
+			sight = UNSEEN;
+		else if (entry->d_name[0] != '.' &&
+			 (!name ||
+			  is_called(dirfd(dir), entry->d_name, name, len)))
+			sight = descriptor_is(thread, entry->d_name, inode);
 	}
-	if (dir)
-		closedir(dir);
-	return found;
+	closedir(dir);
+	return sight;
+}
+
+bool process_has_file(pid_t thread, uint64_t inode, const char *name,
+		      size_t len)
+{
+	return look_for_file(thread, inode, name, len) == HAS;
+}
+
+bool process_may_have_file(pid_t thread, uint64_t inode)
+{
+	return look_for_file(thread, inode, NULL, 0) != HAS_NOT ||
+	       without_memory(thread);
 }
 
 bool process_visible(void)

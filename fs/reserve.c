@@ -180,6 +180,60 @@ bool reserve_has(struct reserves *reserves, pid_t thread,
 	return has;
 }
 
+struct cache_staging *reserve_staging(struct reserves *reserves, pid_t thread,
+				      const struct key_id *name)
+{
+	struct cache_staging *staging = NULL;
+
+	if (!reserves->count)
+		return NULL;
+	pthread_mutex_lock(&reserves->lock);
+	struct item *item = find(reserves, thread, name);
+
+	if (item && item->reservation.writer) {
+		staging = cache_writer_staging(item->reservation.writer);
+		cache_staging_ref(staging);
+	}
+	pthread_mutex_unlock(&reserves->lock);
+	return staging;
+}
+
+bool reserve_wants_writer(struct reserves *reserves, pid_t thread,
+			  const struct key_id *name, unsigned *ret_flags)
+{
+	if (!reserves->count)
+		return false;
+	pthread_mutex_lock(&reserves->lock);
+	struct item *item = find(reserves, thread, name);
+	bool wants = item && item->reservation.writes &&
+		     !item->reservation.writer;
+
+	if (wants)
+		*ret_flags = item->reservation.flags;
+	pthread_mutex_unlock(&reserves->lock);
+	return wants;
+}
+
+void reserve_writer(struct reserves *reserves, pid_t thread,
+		    const struct key_id *name, struct cache_writer *writer,
+		    pid_t process)
+{
+	struct cache_writer *old = writer;
+	bool committed;
+
+	pthread_mutex_lock(&reserves->lock);
+	struct item *item = find(reserves, thread, name);
+
+	if (item) {
+		old = item->reservation.writer;
+		item->reservation.writer = writer;
+		item->reservation.process = process;
+	}
+	pthread_mutex_unlock(&reserves->lock);
+	if (old)
+		cache_stage_close(old, &committed);
+}
+
 void reserve_absent(struct reserves *reserves, pid_t thread,
 		    const struct key_id *name)
 {

@@ -8,7 +8,10 @@
  * it is given then; this is what makes sure that there is something to open,
  * and that ESTALE is never answered twice, which would reach the caller:
  *
- *   - a writer: the staging page that an OPEN for writing began;
+ *   - a writer: the staging page that an OPEN for writing began, which is what
+ *     the look-up answers, whatever the name has come to lead to;
+ *   - a wish for one: the OPEN could not begin it (the page was replaced just
+ *     then), so the look-up does;
  *   - a page: the version that the look-up answered;
  *   - neither: just that ESTALE has been answered.
  *
@@ -26,6 +29,7 @@
 #include "tools/lib/page.h"
 
 struct cache_page;
+struct cache_staging;
 struct cache_writer;
 struct reserves;
 
@@ -37,6 +41,8 @@ struct reservation {
 	/* NULL, or owned. */
 	struct cache_writer *writer;
 	pid_t process; /* the writer's */
+	bool writes;   /* a writer is wanted: with these CACHE_STAGE_* flags */
+	unsigned flags;
 	struct cache_page *page;
 	/* Look-ups that find nothing until it is forgotten: the kernel makes
 	 * two (of the entry it has, then of the name). */
@@ -57,6 +63,18 @@ bool reserve_take(struct reserves *reserves, pid_t thread,
 /* Has the thread one for that name?  A few nanoseconds when nobody has. */
 bool reserve_has(struct reserves *reserves, pid_t thread,
 		 const struct key_id *name);
+/* The staging page of the thread's writer for that name, referenced; NULL: it
+ * has none. */
+struct cache_staging *reserve_staging(struct reserves *reserves, pid_t thread,
+				      const struct key_id *name);
+/* Does the thread want a writer for that name, and has none? */
+bool reserve_wants_writer(struct reserves *reserves, pid_t thread,
+			  const struct key_id *name, unsigned *ret_flags);
+/* Keeps that writer for the thread's OPEN, or closes it when nothing is
+ * reserved for that. */
+void reserve_writer(struct reserves *reserves, pid_t thread,
+		    const struct key_id *name, struct cache_writer *writer,
+		    pid_t process);
 /* The thread has looked that name up, and there is nothing. */
 void reserve_absent(struct reserves *reserves, pid_t thread,
 		    const struct key_id *name);

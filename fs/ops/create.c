@@ -56,20 +56,23 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
-	struct cache_creator creator = fs_creator(req, mode);
 	pid_t process = fs_process(req);
+	struct cache_creator creator;
 	struct cache_writer *writer;
 	struct cache_name key;
 	int outcome;
 
 	if (!fs_name(req, parent, name, &key))
 		return;
+	creator = fs_creator(req, key.dir, mode);
 	outcome = cache_stage_open(fs->cache, &key, create_flags(fi->flags),
 				   &creator, process, &writer);
 	if (outcome == 0)
 		created(req, &key, writer, process, fi);
 	else if (outcome == -ELOOP) /* a symlink by now: follow it */
-		opening_again(req, &key, NULL, 0);
+		opening_again(req, &key, &(struct reservation){0});
+	else if (outcome == CACHE_STALE) /* replaced again and again */
+		fuse_reply_err(req, ENOENT);
 	else
 		fuse_reply_err(req, fs_errno(outcome));
 }

@@ -11,6 +11,8 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int error = ESTALE;
 
 	(void)fi;
+	if (node && late_refused(req, node))
+		return;
 	if (node)
 		error = fs_getattr(fs_of(req), node, &attr, &seconds);
 	if (error)

@@ -15,12 +15,14 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 
 	if (!fs_name(req, newparent, newname, &to))
 		return;
+	if (node && late_refused(req, node))
+		return;
 	if (!node || node->kind == NODE_CONTROL || node->kind == NODE_DIR)
 		outcome = -EPERM;
 	else if (node->kind == NODE_STAGING)
 		outcome = cache_stage_link(node->staging, &to, &found);
 	else if (!fs_node_name(fs, node, buf, &from))
-		outcome = CACHE_STALE;
+		outcome = CACHE_MISS;
 	else
 		outcome = cache_link(fs->cache, &from, &to, &found);
 	if (outcome) {

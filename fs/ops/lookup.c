@@ -65,14 +65,43 @@ static int open_ahead(struct fs *fs, const struct cache_name *name,
 	return outcome == CACHE_STALE ? CACHE_STALE : 0;
 }
 
+/* The thread comes back to open for writing, and what it is to open is there,
+ * or is begun now: it gets that, whatever else happens to the name. */
+static bool look_to_write(fuse_req_t req, const struct cache_name *name,
+			  const struct key_id *key, struct cache_found *ret)
+{
+	struct fs *fs = fs_of(req);
+	pid_t thread = fuse_req_ctx(req)->pid, process;
+	struct cache_writer *writer;
+	unsigned flags;
+
+	if (reserve_wants_writer(fs->reserves, thread, key, &flags)) {
+		process = fs_process(req);
+		if (cache_stage_open(fs->cache, name, flags, NULL, process,
+				     &writer) == 0)
+			reserve_writer(fs->reserves, thread, key, writer,
+				       process);
+	}
+	*ret = (struct cache_found){
+		.staging = reserve_staging(fs->reserves, thread, key),
+	};
+	if (!ret->staging)
+		return false;
+	cache_staging_entry(ret->staging, &ret->entry, &ret->links);
+	return true;
+}
+
 static int look(fuse_req_t req, const struct cache_name *name,
 		struct cache_found *ret)
 {
 	struct fs *fs = fs_of(req);
 	pid_t thread = fuse_req_ctx(req)->pid;
 	struct key_id key = negative_key(name->dir, name->name, name->len);
-	int outcome = fs_lookup(req, name, ret);
+	int outcome;
 
+	if (look_to_write(req, name, &key, ret))
+		return CACHE_STAGED;
+	outcome = fs_lookup(req, name, ret);
 	for (int i = 0; i < TRIES; i++) {
 		if (outcome || ret->entry.type != META_FILE ||
 		    !reserve_has(fs->reserves, thread, &key) ||

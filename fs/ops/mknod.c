@@ -8,7 +8,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	      dev_t device)
 {
 	struct fs *fs = fs_of(req);
-	struct cache_creator creator = fs_creator(req, mode);
+	struct cache_creator creator;
 	struct cache_writer *writer;
 	struct cache_found found;
 	struct cache_name key;
@@ -22,6 +22,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	}
 	if (!fs_name(req, parent, name, &key))
 		return;
+	creator = fs_creator(req, key.dir, mode);
 	outcome = cache_stage_open(fs->cache, &key,
 				   CACHE_STAGE_CREATE | CACHE_STAGE_EXCLUSIVE,
 				   &creator, fs_process(req), &writer);

@@ -16,7 +16,10 @@ void opening_reply(struct fs *fs, fuse_req_t req, struct fuse_file_info *fi,
 	/* A reader's close has nothing to say, and a version never changes. */
 	if (!handle->writer && !handle->control) {
 		fi->noflush = 1;
-		fi->keep_cache = handle->node->kind == NODE_PAGE;
+		fi->keep_cache =
+			handle->page &&
+			fs_is_version(cache_page_entry(handle->page),
+				      handle->node);
 	}
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		fs_close(fs, handle);
@@ -52,15 +55,12 @@ void opening_writer(struct fs *fs, fuse_req_t req, struct fuse_file_info *fi,
 }
 
 void opening_again(fuse_req_t req, const struct cache_name *name,
-		   struct cache_writer *writer, pid_t process)
+		   const struct reservation *keep)
 {
 	struct fs *fs = fs_of(req);
-	struct reservation reservation = {
-		.name = negative_key(name->dir, name->name, name->len),
-		.writer = writer,
-		.process = process,
-	};
+	struct reservation reservation = *keep;
 
+	reservation.name = negative_key(name->dir, name->name, name->len);
 	fs->opens_again++;
 	reserve_put(fs->reserves, fuse_req_ctx(req)->pid, &reservation);
 	fuse_reply_err(req, ESTALE);

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often a version may be replaced while it is being opened. */
+#define TRIES 16
+
 /* An OPEN on its way: perhaps until the disk has answered. */
 struct opening {
 	fuse_req_t req;
@@ -14,6 +17,7 @@ struct opening {
 	struct node *node; /* lives while its request does */
 	struct fuse_file_info fi;
 	bool again; /* this follows an ESTALE: no second one */
+	int tries;  /* to open what the name leads to by now */
 	struct cache_name name;
 	char buf[NAME_MAX_BYTES];
 };
@@ -34,7 +38,7 @@ static void again(struct opening *o)
 	if (o->again)
 		refuse(o);
 	else
-		opening_again(o->req, &o->name, NULL, 0);
+		opening_again(o->req, &o->name, &(struct reservation){0});
 }
 
 /* Takes over the page. */
@@ -48,21 +52,40 @@ static void serve(struct opening *o, struct cache_page *page)
 		return;
 	}
 	handle->page = node_opened(o->fs->nodes, o->node, page);
+	/* The kernel has attributes of the node's version.  This waits for no
+	 * lock. */
+	if (!fs_is_version(cache_page_entry(handle->page), o->node))
+		(void)fuse_lowlevel_notify_inval_inode(o->fs->session,
+						       o->node->number, -1, 0);
 	opening_reply(o->fs, o->req, &o->fi, handle);
 }
 
-/* The name leads elsewhere by now.  Whoever comes by a descriptor
- * (/proc/self/fd) means this version all the same: it can be had as long as
- * somebody has it open. */
-static void stale(struct opening *o)
-{
-	struct cache_page *page =
-		o->again ? node_page(o->fs->nodes, o->node) : NULL;
+static void opened(void *arg, int outcome, struct cache_page *page);
 
-	if (page)
-		serve(o, page);
-	else
-		again(o);
+/* The kernel was sent to look again, and that version has been replaced, too,
+ * before it could be opened ahead; or it did not look: whoever comes by a
+ * descriptor (/proc/self/fd) means this version, which can be had as long as
+ * somebody has it open.  Else the node serves what its name leads to by now.
+ * True: that is on its way. */
+static bool open_current(struct opening *o)
+{
+	struct cache_page *page = node_page(o->fs->nodes, o->node);
+	struct cache_found found = {0};
+	int outcome;
+
+	if (page) {
+		opened(o, 0, page);
+		return true;
+	}
+	if (o->tries++ == TRIES)
+		return false;
+	outcome = cache_lookup(o->fs->cache, &o->name, 0, &found);
+	if (outcome == CACHE_STAGED)
+		cache_staging_put(found.staging);
+	if (outcome || found.entry.type != META_FILE)
+		return false;
+	cache_page_open(o->fs->cache, &o->name, &found.entry, opened, o);
+	return true;
 }
 
 static void finish(struct opening *o, int outcome, struct cache_page *page)
@@ -74,8 +97,6 @@ static void finish(struct opening *o, int outcome, struct cache_page *page)
 		serve(o, page);
 		break;
 	case CACHE_STALE:
-		stale(o);
-		break;
 	case CACHE_HIDDEN:
 		again(o);
 		break;
@@ -98,15 +119,11 @@ static void opened(void *arg, int outcome, struct cache_page *page)
 	struct opening *o = arg;
 	struct fs *fs = o->fs;
 
+	if (outcome == CACHE_STALE && o->again && open_current(o))
+		return;
 	finish(o, outcome, page);
 	free(o);
 	fs_background_end(fs);
-}
-
-static bool is_version(const struct meta_entry *entry, const struct node *node)
-{
-	return entry->type == META_FILE && entry->object == node->object &&
-	       entry->version.clock == node->clock;
 }
 
 /* What the look-up that followed an ESTALE kept for us: NULL if nothing. */
@@ -123,7 +140,7 @@ static struct cache_page *reserved(struct opening *o)
 	page = r.page;
 	r.page = NULL;
 	reservation_release(&r);
-	if (page && !is_version(cache_page_entry(page), o->node)) {
+	if (page && !fs_is_version(cache_page_entry(page), o->node)) {
 		cache_page_close(page);
 		page = NULL;
 	}
@@ -144,7 +161,7 @@ static void start(struct opening *o)
 	outcome = cache_lookup(o->fs->cache, &o->name, 0, &found);
 	if (outcome == CACHE_STAGED)
 		cache_staging_put(found.staging);
-	if (outcome == 0 && is_version(&found.entry, o->node))
+	if (outcome == 0 && fs_is_version(&found.entry, o->node))
 		cache_page_open(o->fs->cache, &o->name, &found.entry, opened,
 				o);
 	else
@@ -166,9 +183,10 @@ void opening_read(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
 	o->node = node;
 	o->fi = *fi;
 	o->again = false;
+	o->tries = 0;
 	if (!fs_node_name(fs, node, o->buf, &o->name)) {
 		free(o);
-		fuse_reply_err(req, ESTALE);
+		fuse_reply_err(req, ENOENT);
 		return;
 	}
 	start(o);

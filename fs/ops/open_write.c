@@ -7,16 +7,20 @@
 #include <fcntl.h>
 #include <string.h>
 
-/* A name that can't be opened for writing after all: as the caller of open(2)
- * sees it. */
+/* A name that can't be opened (for writing, with these flags) after all: as
+ * the caller of open(2) sees it. */
 static void failed(fuse_req_t req, const struct cache_name *name, int outcome,
-		   bool again)
+		   bool again, unsigned flags)
 {
 	struct fs *fs = fs_of(req);
+	const struct reservation keep = {
+		.writes = !(flags & CACHE_STAGE_PEEK),
+		.flags = flags & ~(unsigned)CACHE_STAGE_TRUNCATE,
+	};
 
 	if (!again && (outcome == CACHE_MISS || outcome == CACHE_HIDDEN ||
 		       outcome == CACHE_FAILED || outcome == CACHE_STALE)) {
-		opening_again(req, name, NULL, 0);
+		opening_again(req, name, &keep);
 		return;
 	}
 	fs->opens_failed++;
@@ -41,9 +45,18 @@ static bool is_called(struct cache_writer *writer,
 	       memcmp(buf, name->name, len) == 0;
 }
 
+static void through_version(fuse_req_t req, struct node *node,
+			    struct cache_writer *writer, pid_t process,
+			    struct fuse_file_info *fi)
+{
+	if (fi->flags & O_TRUNC)
+		(void)cache_stage_truncate(cache_writer_staging(writer), 0);
+	opening_writer(fs_of(req), req, fi, node, writer, process);
+}
+
 /* The thread was sent back to look again, and comes to the same node: by
- * /proc/self/fd, or its process can't be seen.  The handle then writes to the
- * staging page, through the committed version's node. */
+ * /proc/self/fd.  The handle then writes to the staging page, through the
+ * committed version's node. */
 static bool came_back(fuse_req_t req, struct node *node,
 		      const struct cache_name *name, struct fuse_file_info *fi,
 		      bool *ret_again)
@@ -63,9 +76,7 @@ static bool came_back(fuse_req_t req, struct node *node,
 	reservation_release(&r);
 	if (!writer)
 		return false;
-	if (fi->flags & O_TRUNC)
-		(void)cache_stage_truncate(cache_writer_staging(writer), 0);
-	opening_writer(fs, req, fi, node, writer, r.process);
+	through_version(req, node, writer, r.process, fi);
 	return true;
 }
 
@@ -84,7 +95,7 @@ void opening_write(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
 	int outcome;
 
 	if (!fs_node_name(fs, node, buf, &name)) {
-		fuse_reply_err(req, ESTALE);
+		fuse_reply_err(req, ENOENT);
 		return;
 	}
 	if (came_back(req, node, &name, fi, &again))
@@ -95,11 +106,13 @@ void opening_write(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
 	outcome = cache_stage_open(fs->cache, &name, flags, NULL, process,
 				   &writer);
 	if (outcome)
-		failed(req, &name, outcome, again);
+		failed(req, &name, outcome, again, flags);
 	else if (again)
-		opening_writer(fs, req, fi, node, writer, process);
+		through_version(req, node, writer, process, fi);
 	else
-		opening_again(req, &name, writer, process);
+		opening_again(req, &name,
+			      &(struct reservation){.writer = writer,
+						    .process = process});
 }
 
 /* The writer that this thread's first OPEN began, if it is for this page. */
@@ -132,16 +145,16 @@ static struct cache_writer *reserved(fuse_req_t req, struct node *node,
 
 /* Its last writer has gone meanwhile: the name leads to what it became. */
 static void join_failed(fuse_req_t req, struct node *node, int outcome,
-			bool again)
+			bool again, unsigned flags)
 {
 	struct fs *fs = fs_of(req);
 	char buf[NAME_MAX_BYTES];
 	struct cache_name name;
 
 	if (outcome == CACHE_STALE && fs_node_name(fs, node, buf, &name))
-		failed(req, &name, outcome, again);
+		failed(req, &name, outcome, again, flags);
 	else
-		fuse_reply_err(req, fs_errno(outcome));
+		fuse_reply_err(req, outcome > 0 ? ENOENT : -outcome);
 }
 
 void opening_staging(fuse_req_t req, struct node *node,
@@ -154,15 +167,18 @@ void opening_staging(fuse_req_t req, struct node *node,
 	bool again, committed;
 	int outcome;
 
-	if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC))
+	if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC)) {
 		flags = CACHE_STAGE_PEEK;
+		if (late_refused(req, node))
+			return;
+	}
 	writer = reserved(req, node, &process, &again);
 	if (!writer) {
 		process = fs_process(req);
 		outcome = cache_stage_join(node->staging, flags, process,
 					   &writer);
 		if (outcome) {
-			join_failed(req, node, outcome, again);
+			join_failed(req, node, outcome, again, flags);
 			return;
 		}
 	} else if (fi->flags & O_TRUNC) {

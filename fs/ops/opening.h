@@ -30,9 +30,9 @@ void opening_reply(struct fs *fs, fuse_req_t req, struct fuse_file_info *fi,
 void opening_writer(struct fs *fs, fuse_req_t req, struct fuse_file_info *fi,
 		    struct node *node, struct cache_writer *writer,
 		    pid_t process);
-/* Answers ESTALE, so that the kernel looks the name up and opens again; keeps
- * the writer (or NULL) and its process for that. */
+/* Answers ESTALE, so that the kernel looks the name up and asks again; keeps
+ * for that what is in the reservation (but for its name). */
 void opening_again(fuse_req_t req, const struct cache_name *name,
-		   struct cache_writer *writer, pid_t process);
+		   const struct reservation *keep);
 
 #endif

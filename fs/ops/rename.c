@@ -21,17 +21,21 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	       fuse_ino_t newparent, const char *newname, unsigned int flags)
 {
 	struct fs *fs = fs_of(req);
+	struct cache_found over;
 	struct cache_name from, to;
 	int outcome;
 
 	if (!fs_name(req, parent, name, &from) ||
 	    !fs_name(req, newparent, newname, &to))
 		return;
+	late_before(fs, &to, &over);
 	outcome = cache_rename(fs->cache, &from, &to, flags);
 	if (outcome == 0) {
 		follow(fs, &from, &to);
 		if (flags & RENAME_EXCHANGE)
 			follow(fs, &to, &from);
+		else
+			late_gone(fs, &to, &over);
 	}
 	fuse_reply_err(req, fs_errno(outcome));
 }

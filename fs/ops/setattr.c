@@ -2,8 +2,8 @@
 #include "fs/ops/ops.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-#include "fs/ops/opening.h"
 #include "tools/lib/clock.h"
 
 static unsigned which_of(int to_set, const struct stat *attr,
@@ -36,82 +36,43 @@ static unsigned which_of(int to_set, const struct stat *attr,
 	return which;
 }
 
-/* The writer that a first truncate(2) began for this thread: committed when
- * it ends, as nobody else will close it. */
-static void end_truncate(fuse_req_t req, struct node *node,
-			 struct reservation *r)
-{
-	bool committed;
-
-	if (cache_stage_flush(r->writer, false, &committed) == 0 && committed)
-		fs_published(fs_of(req), node, NULL, NULL);
-	reservation_release(r);
-}
-
-/* truncate(2) of a committed version: a writer is begun, and the kernel sent
- * to look up its page.  */
+/* truncate(2) of a committed version makes the next one, at once.  Whoever
+ * writes that page goes on, and commits it. */
 static int truncate_page(fuse_req_t req, struct node *node, uint64_t size,
-			 struct handle *handle)
+			 struct handle *handle, bool *ret_committed)
 {
 	struct fs *fs = fs_of(req);
 	char buf[NAME_MAX_BYTES];
+	struct cache_writer *writer;
 	struct cache_name name;
-	struct reservation r;
-	struct key_id key;
+	bool late;
 	int outcome;
 
 	if (handle && handle->writer)
 		return cache_stage_truncate(
 			cache_writer_staging(handle->writer), size);
 	if (!fs_node_name(fs, node, buf, &name))
-		return CACHE_STALE;
-	key = negative_key(name.dir, name.name, name.len);
-	if (reserve_take(fs->reserves, fuse_req_ctx(req)->pid, &key, &r) &&
-	    r.writer) {
-		outcome = cache_stage_truncate(cache_writer_staging(r.writer),
-					       size);
-		end_truncate(req, node, &r);
-		return outcome;
-	}
-	r = (struct reservation){.name = key};
+		return CACHE_MISS;
 	outcome = cache_stage_open(fs->cache, &name, 0, NULL, fs_process(req),
-				   &r.writer);
+				   &writer);
 	if (outcome)
-		return outcome;
-	reserve_put(fs->reserves, fuse_req_ctx(req)->pid, &r);
-	return CACHE_STALE;
-}
-
-static int truncate_staging(fuse_req_t req, struct node *node, uint64_t size,
-			    struct handle *handle)
-{
-	struct fs *fs = fs_of(req);
-	char buf[NAME_MAX_BYTES];
-	struct cache_name name;
-	struct reservation r;
-	struct key_id key;
-	int outcome = cache_stage_truncate(node->staging, size);
-
-	if (handle || !fs_node_name(fs, node, buf, &name))
-		return outcome;
-	key = negative_key(name.dir, name.name, name.len);
-	if (!reserve_take(fs->reserves, fuse_req_ctx(req)->pid, &key, &r))
-		return outcome;
-	if (r.writer)
-		end_truncate(req, node, &r);
-	else
-		reservation_release(&r);
+		return outcome > 0 ? CACHE_MISS : outcome;
+	outcome = cache_stage_truncate(cache_writer_staging(writer), size);
+	if (outcome == 0)
+		outcome = cache_stage_flush(writer, false, ret_committed);
+	cache_stage_close(writer, &late);
+	*ret_committed |= late;
 	return outcome;
 }
 
 static int set_size(fuse_req_t req, struct node *node, uint64_t size,
-		    struct handle *handle)
+		    struct handle *handle, bool *ret_committed)
 {
 	switch (node->kind) {
 	case NODE_PAGE:
-		return truncate_page(req, node, size, handle);
+		return truncate_page(req, node, size, handle, ret_committed);
 	case NODE_STAGING:
-		return truncate_staging(req, node, size, handle);
+		return cache_stage_truncate(node->staging, size);
 	case NODE_CONTROL: /* echo x > file */
 		return 0;
 	default:
@@ -119,31 +80,82 @@ static int set_size(fuse_req_t req, struct node *node, uint64_t size,
 	}
 }
 
+/* Goes to what the node's name leads to, if its own version was replaced; to
+ * nothing, if only who has it open could see it. */
+static int set_named(struct fs *fs, struct node *node, unsigned which,
+		     const struct meta_entry *values)
+{
+	struct cache_name name = {0, "", 0};
+	char buf[NAME_MAX_BYTES];
+	struct cache_found found;
+	struct late late;
+	int outcome;
+
+	if (node->number != NODE_ROOT && !fs_node_name(fs, node, buf, &name))
+		return CACHE_MISS;
+	outcome = cache_set_attributes(fs->cache, &name, node->object, which,
+				       values, &found);
+	for (int i = 0; i < LATE_TRIES && outcome == CACHE_MISS; i++) {
+		if (node->kind == NODE_DIR) /* removed, or moved just now */
+			return node_gone(fs->nodes, node, &found.entry)
+				       ? 0
+				       : CACHE_STALE;
+		outcome = late_entry(fs, node, &late);
+		if (outcome || !late.named)
+			return outcome;
+		outcome = cache_set_attributes(fs->cache, &late.name,
+					       late.entry.object, which, values,
+					       &found);
+	}
+	return outcome;
+}
+
 static int set_others(struct fs *fs, struct node *node, unsigned which,
 		      const struct meta_entry *values)
 {
-	char buf[NAME_MAX_BYTES];
-	struct cache_name name = {0, "", 0};
-	struct cache_found found;
-	struct cache_page *page;
-	int outcome;
-
 	if (node->kind == NODE_CONTROL)
 		return -EPERM;
 	if (node->kind == NODE_STAGING)
 		return cache_stage_set_attributes(node->staging, which, values);
-	if (node->number != NODE_ROOT && !fs_node_name(fs, node, buf, &name))
-		return CACHE_STALE;
-	outcome = cache_set_attributes(fs->cache, &name, node->object, which,
-				       values, &found);
-	if (outcome != CACHE_MISS)
-		return outcome;
-	/* Unlinked and open: nobody will see it but who has it open. */
-	page = node_page(fs->nodes, node);
-	if (!page)
-		return CACHE_STALE;
-	cache_page_close(page);
-	return 0;
+	return set_named(fs, node, which, values);
+}
+
+/* An answer that waits until the kernel knows that there is a new version. */
+struct answer {
+	fuse_req_t req;
+	struct fs *fs;
+	struct stat attr;
+	double seconds;
+};
+
+static void answer(void *arg)
+{
+	struct answer *a = arg;
+	struct fs *fs = a->fs;
+
+	fuse_reply_attr(a->req, &a->attr, a->seconds);
+	free(a);
+	fs_background_end(fs);
+}
+
+static void reply(fuse_req_t req, struct node *node, bool committed)
+{
+	struct fs *fs = fs_of(req);
+	struct answer *a = malloc(sizeof(*a));
+	int error = a ? fs_getattr(fs, node, &a->attr, &a->seconds) : ENOMEM;
+
+	if (error) {
+		free(a);
+		fuse_reply_err(req, error);
+		return;
+	}
+	a->req = req;
+	a->fs = fs;
+	fs_background_begin(fs);
+	if (committed)
+		fs_published(fs, node, answer, a);
+	else
+		answer(a);
 }
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
@@ -153,18 +165,18 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct node *node = fs_node(req, ino);
 	struct meta_entry values;
 	unsigned which = which_of(to_set, attr, &values);
-	double seconds;
 	int outcome = node ? 0 : CACHE_STALE;
+	bool committed = false;
 
+	if (node && !fi && late_refused(req, node))
+		return;
 	if (node && to_set & FUSE_SET_ATTR_SIZE)
 		outcome = set_size(req, node, (uint64_t)attr->st_size,
-				   fi ? handle_of(fi) : NULL);
+				   fi ? handle_of(fi) : NULL, &committed);
 	if (outcome == 0 && which)
 		outcome = set_others(fs, node, which, &values);
-	if (outcome == 0)
-		outcome = -fs_getattr(fs, node, attr, &seconds);
 	if (outcome)
 		fuse_reply_err(req, fs_errno(outcome));
 	else
-		fuse_reply_attr(req, attr, seconds);
+		reply(req, node, committed);
 }

@@ -4,14 +4,15 @@
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
 		const char *name)
 {
-	struct cache_creator creator = fs_creator(req, 0777);
+	struct cache_creator creator;
 	struct cache_found found;
 	struct cache_name key;
 	int outcome;
 
-	creator.mode = 0777;
 	if (!fs_name(req, parent, name, &key))
 		return;
+	creator = fs_creator(req, key.dir, 0777);
+	creator.mode = 0777;
 	outcome = cache_symlink(fs_of(req)->cache, &key, target, &creator,
 				&found);
 	if (outcome)

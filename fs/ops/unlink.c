@@ -3,9 +3,16 @@
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	struct fs *fs = fs_of(req);
+	struct cache_found found;
 	struct cache_name key;
+	int outcome;
 
 	if (!fs_name(req, parent, name, &key))
 		return;
-	fuse_reply_err(req, fs_errno(cache_unlink(fs_of(req)->cache, &key)));
+	late_before(fs, &key, &found);
+	outcome = cache_unlink(fs->cache, &key);
+	if (outcome == 0)
+		late_gone(fs, &key, &found);
+	fuse_reply_err(req, fs_errno(outcome));
 }

@@ -20,14 +20,37 @@ static void reply(fuse_req_t req, const char *value, ssize_t len, size_t size)
 		fuse_reply_buf(req, value, (size_t)len);
 }
 
+/* The object whose xattrs a node has. */
+static uint64_t object_of(struct fs *fs, struct node *node)
+{
+	struct late late;
+
+	if ((node->kind == NODE_PAGE || node->kind == NODE_SYMLINK) &&
+	    late_entry(fs, node, &late) == 0)
+		return late.entry.object;
+	return node->object;
+}
+
 static ssize_t get_kept(struct fs *fs, struct node *node, const char *name,
 			char *value, size_t size)
 {
+	uint64_t object = node->object, now = object;
+	ssize_t len;
+
 	if (node->kind == NODE_STAGING)
 		return cache_stage_xattr_get(node->staging, name, value, size);
 	if (node->kind == NODE_CONTROL)
 		return -ENODATA;
-	return cache_xattr_get(fs->cache, node->object, name, value, size);
+	len = cache_xattr_get(fs->cache, object, name, value, size);
+	/* Because there is none, or because the object went meanwhile. */
+	for (int i = 0; i < LATE_TRIES && len == -ENODATA; i++) {
+		now = object_of(fs, node);
+		if (now == object)
+			break;
+		object = now;
+		len = cache_xattr_get(fs->cache, object, name, value, size);
+	}
+	return len;
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -52,6 +75,8 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
+	if (late_refused(req, node))
+		return;
 	value = malloc(size ? size : 1);
 	len = value ? get_kept(fs, node, name, value, size) : -ENOMEM;
 	reply(req, value, len, size);
@@ -75,7 +100,7 @@ static ssize_t list(struct fs *fs, struct node *node, char *names, size_t size)
 		len = cache_stage_xattr_list(
 			node->staging, names ? names + facts : NULL, room);
 	else
-		len = cache_xattr_list(fs->cache, node->object,
+		len = cache_xattr_list(fs->cache, object_of(fs, node),
 				       names ? names + facts : NULL, room);
 	if (len > 0 && size && !room)
 		return -ERANGE;
@@ -85,6 +110,10 @@ static ssize_t list(struct fs *fs, struct node *node, char *names, size_t size)
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct node *node = fs_node(req, ino);
+
+	if (node && late_refused(req, node))
+		return;
+
 	char *names = size ? malloc(size) : NULL;
 	ssize_t len = -ENOMEM;
 
@@ -96,16 +125,44 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	free(names);
 }
 
+/* Goes to what the node's name leads to, if its own version was replaced; to
+ * nothing, if only who has it open could see it. */
+static int set_named(struct fs *fs, struct node *node, const char *xattr,
+		     const char *value, size_t size, int flags)
+{
+	struct cache_name name = {0, "", 0};
+	char buf[NAME_MAX_BYTES];
+	struct late late;
+	int outcome;
+
+	if (node->number != NODE_ROOT && !fs_node_name(fs, node, buf, &name))
+		return CACHE_MISS;
+	outcome = cache_xattr_set(fs->cache, &name, node->object, xattr, value,
+				  size, flags);
+	for (int i = 0; i < LATE_TRIES && outcome == CACHE_MISS; i++) {
+		if (node->kind == NODE_DIR) /* moved just now */
+			return CACHE_STALE;
+		if (late_entry(fs, node, &late))
+			break;
+		if (!late.named)
+			return 0;
+		outcome = cache_xattr_set(fs->cache, &late.name,
+					  late.entry.object, xattr, value, size,
+					  flags);
+	}
+	return outcome;
+}
+
 /* value NULL removes. */
 static void set(fuse_req_t req, fuse_ino_t ino, const char *xattr,
 		const char *value, size_t size, int flags)
 {
 	struct fs *fs = fs_of(req);
 	struct node *node = fs_node(req, ino);
-	char buf[NAME_MAX_BYTES];
-	struct cache_name name = {0, "", 0};
 	int outcome;
 
+	if (node && late_refused(req, node))
+		return;
 	/* Not EPERM: whoever copies all xattrs of a page skips these then. */
 	if (!xattr_is_kept(xattr))
 		outcome = -EOPNOTSUPP;
@@ -116,15 +173,8 @@ static void set(fuse_req_t req, fuse_ino_t ino, const char *xattr,
 	else if (node->kind == NODE_STAGING)
 		outcome = cache_stage_xattr_set(node->staging, xattr, value,
 						size, flags);
-	else if (node->number != NODE_ROOT &&
-		 !fs_node_name(fs, node, buf, &name))
-		outcome = CACHE_STALE;
 	else
-		outcome = cache_xattr_set(fs->cache, &name, node->object, xattr,
-					  value, size, flags);
-	/* The name leads elsewhere by now. */
-	if (outcome == CACHE_MISS)
-		outcome = CACHE_STALE;
+		outcome = set_named(fs, node, xattr, value, size, flags);
 	fuse_reply_err(req, fs_errno(outcome));
 }
 

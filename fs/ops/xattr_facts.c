@@ -85,35 +85,10 @@ static int print(enum fact fact, const struct cache_facts *facts, char *ret)
 	return -ENODATA;
 }
 
-/* The entry that the facts are about: the version that this node is. */
-static int entry_of(struct fs *fs, struct node *node, struct meta_entry *ret)
-{
-	char buf[NAME_MAX_BYTES];
-	struct cache_name name;
-	struct cache_found found;
-	struct cache_page *page = node_page(fs->nodes, node);
-	int outcome;
-
-	if (page) {
-		*ret = *cache_page_entry(page);
-		cache_page_close(page);
-		return 0;
-	}
-	if (!fs_node_name(fs, node, buf, &name))
-		return -ESTALE;
-	outcome = cache_lookup(fs->cache, &name, 0, &found);
-	if (outcome == CACHE_STAGED)
-		cache_staging_put(found.staging);
-	if (outcome || found.entry.object != node->object)
-		return -ESTALE;
-	*ret = found.entry;
-	return 0;
-}
-
 ssize_t xattr_fact(struct fs *fs, struct node *node, const char *name,
 		   char ret[XATTR_FACT_BYTES])
 {
-	struct meta_entry entry;
+	struct late late;
 	struct cache_facts facts;
 	int fact = 0, error;
 
@@ -121,9 +96,9 @@ ssize_t xattr_fact(struct fs *fs, struct node *node, const char *name,
 		fact++;
 	if (fact == FACTS || node->kind != NODE_PAGE)
 		return -ENODATA;
-	error = entry_of(fs, node, &entry);
+	error = late_entry(fs, node, &late);
 	if (!error)
-		error = cache_get_facts(fs->cache, &entry, &facts);
+		error = cache_get_facts(fs->cache, &late.entry, &facts);
 	if (error)
 		return -fs_errno(error);
 	return print((enum fact)fact, &facts, ret);
