@@ -369,12 +369,10 @@ void fs_published(struct fs *fs, struct node *node, void (*done)(void *arg),
 	else
 		named = fs_node_name(fs, node, buf, &name);
 	node_set_shown(fs->nodes, node);
-	if (named && shown) {
+	/* By its name, also for the listing's sake: that waits for those who
+	 * read it just now, and what they make of it isn't kept. */
+	if (named && (shown || node_listed(fs->nodes, name.dir))) {
 		inval_name(fs->inval, name.dir, buf, name.len, done, arg);
-		return;
-	}
-	if (named && node_listed(fs->nodes, name.dir)) {
-		inval_directory(fs->inval, name.dir, done, arg);
 		return;
 	}
 	if (done)

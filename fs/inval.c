@@ -266,20 +266,18 @@ static struct waiter **add_name(struct inval *inval, struct directory *dir,
 	return &name->waiters;
 }
 
-/* Queues a name, or (NULL) the directory alone. */
-static void queue(struct inval *inval, uint64_t object, const char *bytes,
-		  size_t len, void (*done)(void *arg), void *arg)
+void inval_name(struct inval *inval, uint64_t dir_object, const char *name,
+		size_t len, void (*done)(void *arg), void *arg)
 {
 	struct waiter *waiter = done ? malloc(sizeof(*waiter)) : NULL;
-	struct waiter **list;
 
 	pthread_mutex_lock(&inval->lock);
 	struct directory *dir =
-		inval->stop ? NULL : directory_get(inval, object);
+		inval->stop ? NULL : directory_get(inval, dir_object);
 
 	if (dir) {
-		dir->again = true;
-		list = bytes ? add_name(inval, dir, bytes, len) : &dir->late;
+		struct waiter **list = add_name(inval, dir, name, len);
+
 		if (waiter) {
 			*waiter = (struct waiter){*list, done, arg};
 			*list = waiter;
@@ -293,16 +291,15 @@ static void queue(struct inval *inval, uint64_t object, const char *bytes,
 	}
 }
 
-void inval_name(struct inval *inval, uint64_t dir, const char *name, size_t len,
-		void (*done)(void *arg), void *arg)
+void inval_directory(struct inval *inval, uint64_t object)
 {
-	queue(inval, dir, name, len, done, arg);
-}
+	pthread_mutex_lock(&inval->lock);
+	struct directory *dir =
+		inval->stop ? NULL : directory_get(inval, object);
 
-void inval_directory(struct inval *inval, uint64_t dir, void (*done)(void *arg),
-		     void *arg)
-{
-	queue(inval, dir, NULL, 0, done, arg);
+	if (dir)
+		dir->again = true;
+	pthread_mutex_unlock(&inval->lock);
 }
 
 /* ---- waiting for it ---- */

@@ -46,8 +46,7 @@ void inval_free(struct inval *inval);
 void inval_name(struct inval *inval, uint64_t dir, const char *name, size_t len,
 		void (*done)(void *arg), void *arg);
 /* The attributes and listing of a directory alone. */
-void inval_directory(struct inval *inval, uint64_t dir, void (*done)(void *arg),
-		     void *arg);
+void inval_directory(struct inval *inval, uint64_t dir);
 /* Waits until the kernel knows all that is queued now, or until deadline_ns:
  * whoever has it locked may be waiting for us.  Holds up the thread that asks;
  * not for requests that come often. */

@@ -482,9 +482,9 @@ bool node_listing_end(struct nodes *nodes, struct node *node)
 {
 	pthread_mutex_lock(&nodes->lock);
 	assert(node->opens > 0);
-	bool late = --node->opens == 0 && node->listed_late;
+	bool late = node->listed_late;
 
-	if (late)
+	if (--node->opens == 0)
 		node->listed_late = false;
 	pthread_mutex_unlock(&nodes->lock);
 	return late;

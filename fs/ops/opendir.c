@@ -33,7 +33,7 @@ static void end_listing(struct fs *fs, struct handle *handle)
 	handle->listing = false;
 	if (node_listing_end(fs->nodes, handle->node) ||
 	    something_is_hidden(fs))
-		inval_directory(fs->inval, handle->node->object, NULL, NULL);
+		inval_directory(fs->inval, handle->node->object);
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

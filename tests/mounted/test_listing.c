@@ -170,6 +170,71 @@ static void ls_l_shows_what_stat_shows(void **state)
 	assert_int_equal(files, 3);
 }
 
+static bool lists(struct mount *m, const char *name)
+{
+	DIR *dir = opendir(in(m, "dir"));
+	struct dirent *entry;
+	bool found = false;
+
+	while (dir && (entry = readdir(dir)))
+		found = found || strcmp(entry->d_name, name) == 0;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* What is listed all the time may be a listing that the kernel keeps. */
+static void list_for_ever(struct mount *m)
+{
+	for (;;)
+		(void)lists(m, "none");
+}
+
+/* At its place, and written elsewhere and moved there. */
+static void a_listing_shows_at_once_what_was_closed(void **state)
+{
+	struct mount *m = *state;
+	pid_t listers[2];
+	char name[32], path[64];
+
+	assert_int_equal(mkdir(in(m, "dir"), 0755), 0);
+	for (int i = 0; i < 2; i++) {
+		listers[i] = fork();
+		if (listers[i] == 0)
+			list_for_ever(m);
+	}
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "page%u", i);
+		snprintf(path, sizeof(path), "dir/%s", name);
+		write_page(in(m, i % 2 ? path : "temporary"), i, 4096);
+		if (i % 2 == 0)
+			assert_int_equal(
+				rename(in(m, "temporary"), in(m, path)), 0);
+		assert_true(lists(m, name));
+		if (i % 3)
+			continue;
+		assert_int_equal(unlink(in(m, path)), 0);
+		assert_false(lists(m, name));
+	}
+	for (int i = 0; i < 2; i++) {
+		kill(listers[i], SIGKILL);
+		waitpid(listers[i], NULL, 0);
+	}
+}
+
+static void a_listing_lacks_at_once_what_pagefs_rm_removes(void **state)
+{
+	struct mount *m = *state;
+
+	assert_int_equal(mkdir(in(m, "dir"), 0755), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		write_page(in(m, "dir/page"), i, 100);
+		assert_true(lists(m, "page"));
+		assert_int_equal(mount_control(m, "remove", "dir/page"), 0);
+		assert_false(lists(m, "page"));
+	}
+}
+
 #define TEST(name)                                                             \
 	cmocka_unit_test_setup_teardown(name, mount_set_up, mount_tear_down)
 
@@ -180,6 +245,8 @@ int main(void)
 		TEST(a_listing_goes_on_where_it_was),
 		TEST(everything_can_be_unlinked_while_listing),
 		TEST(ls_l_shows_what_stat_shows),
+		TEST(a_listing_shows_at_once_what_was_closed),
+		TEST(a_listing_lacks_at_once_what_pagefs_rm_removes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
