@@ -38,6 +38,9 @@ struct mount_plan {
 				       start */
 };
 
+/* Is the uppermost mount at this path ours?  Asks the kernel's table, not the
+ * mount, which may be dead. */
+bool mount_point_is_pagefs(const char *path);
 /* 0; else -errno and the reason.  Leaves an absolute path in ret_path; cleans
  * up a dead mount. */
 int mount_point_check(const char *path, char ret_path[PATH_MAX],

@@ -51,8 +51,7 @@ static int absolute(const char *path, char ret[PATH_MAX])
 	return 0;
 }
 
-/* Is the uppermost mount at this path ours? */
-static bool is_pagefs(const char *path)
+bool mount_point_is_pagefs(const char *path)
 {
 	FILE *mounts = setmntent("/proc/self/mounts", "r");
 	bool ours = false;
@@ -136,7 +135,7 @@ int mount_point_check(const char *path, char ret_path[PATH_MAX],
 	if (!S_ISDIR(st.st_mode))
 		return fail(reason, -ENOTDIR, "mount point", path,
 			    "is not a directory");
-	if (is_pagefs(found))
+	if (mount_point_is_pagefs(found))
 		return fail(reason, -EBUSY, "mount point", path,
 			    "pagefs is mounted there already; `pagefs umount` "
 			    "ends it");

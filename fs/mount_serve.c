@@ -13,6 +13,7 @@
 
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/guard.h"
 #include "fs/loop.h"
 #include "fs/mount.h"
 #include "fs/mount_control.h"
@@ -425,6 +426,7 @@ static void prepare_process(void)
 int mount_serve(const struct mount_plan *plan, int pipe)
 {
 	struct serve *serve = calloc(1, sizeof(*serve));
+	pid_t guard;
 	int error;
 
 	if (!serve) {
@@ -439,6 +441,7 @@ int mount_serve(const struct mount_plan *plan, int pipe)
 	settings_of(plan->values, &serve->fs.settings);
 	mount_control_init(&serve->control, plan, &serve->fs);
 
+	guard = guard_start(plan->mount_point);
 	error = open_all(serve);
 	if (!error) {
 		error = loop_run(serve->fs.session);
@@ -449,6 +452,7 @@ int mount_serve(const struct mount_plan *plan, int pipe)
 	if (error)
 		mount_daemon_ready(serve->pipe, serve->reason);
 	close_all(serve);
+	guard_end(guard);
 	if (!error)
 		log_info("%s: ended; the memory tier is %s", plan->mount_point,
 			 keeps_memory(serve) ? "kept" : "freed");
