@@ -288,8 +288,7 @@ static int getattr_directory(struct fs *fs, struct node *node, struct stat *ret)
 	uint64_t parent;
 	int outcome = cache_directory(fs->cache, node->object, &found, &parent);
 
-	if (outcome == CACHE_MISS &&
-	    node_gone(fs->nodes, node, &found.entry)) {
+	if (outcome == CACHE_MISS && node_gone(fs->nodes, node, &found.entry)) {
 		found.links = 0;
 		outcome = 0;
 	}

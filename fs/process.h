@@ -28,8 +28,8 @@ bool process_killed(pid_t thread);
 bool process_has_file(pid_t thread, uint64_t inode, const char *name,
 		      size_t len);
 /* The same whatever it is called, and true when it can't be seen, and for the
- * kernel's own threads, which work on behalf of others.  15 us a descriptor: for
- * what is rare. */
+ * kernel's own threads, which work on behalf of others.  15 us a descriptor:
+ * for what is rare. */
 bool process_may_have_file(pid_t thread, uint64_t inode);
 
 /* Can we read /proc/<pid>/stat as process_killed() needs it? */
