@@ -28,6 +28,27 @@ void stage_free_xattrs(struct cache_staging *staging)
 	}
 }
 
+/* What the page will take, as far as it is known: its own chunks, and what
+ * they leave of the version below (exact where that has no holes).  lock. */
+static uint64_t stored_bytes(const struct cache_staging *staging)
+{
+	uint64_t own = 0, under = 0, below = 0;
+
+	for (size_t i = 0; i < staging->chunk_count; i++) {
+		const struct stage_chunk *chunk = staging->chunks[i];
+
+		own += stage_chunk_len(chunk);
+		under += stage_base_bytes(staging, chunk->index);
+	}
+	if (staging->has_base) {
+		below = staging->base.stored_bytes;
+		under += staging->base.size_bytes -
+			 stage_min(staging->base_limit,
+				   staging->base.size_bytes);
+	}
+	return own + below - stage_min(under, below);
+}
+
 void cache_staging_entry(struct cache_staging *staging, struct meta_entry *ret,
 			 uint32_t *ret_links)
 {
@@ -39,8 +60,15 @@ void cache_staging_entry(struct cache_staging *staging, struct meta_entry *ret,
 	pthread_mutex_lock(&staging->info_lock);
 	*ret = staging->entry;
 	pthread_mutex_unlock(&staging->info_lock);
-	/* What it will take, as far as it is known. */
-	ret->stored_bytes = stage_max(ret->stored_bytes, ret->size_bytes);
+	/* While somebody writes (which may wait for memory and disk) it is as
+	 * before. */
+	if (pthread_mutex_trylock(&staging->lock) == 0) {
+		ret->stored_bytes = stored_bytes(staging);
+		pthread_mutex_unlock(&staging->lock);
+		pthread_mutex_lock(&staging->info_lock);
+		staging->entry.stored_bytes = ret->stored_bytes;
+		pthread_mutex_unlock(&staging->info_lock);
+	}
 }
 
 bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
@@ -59,6 +87,15 @@ bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 	return named;
 }
 
+/* A handle that was closed (its RELEASE comes late) counts only while what was
+ * written by it is to be committed still.  table_lock. */
+static bool counts(const struct cache_staging *staging,
+		   const struct cache_writer *writer)
+{
+	return !writer->flushed || writer->wrote ||
+	       (staging->dirty && !stage_active(staging, NULL));
+}
+
 bool cache_staging_has(struct cache_staging *staging, pid_t process)
 {
 	struct stagings *stagings = staging->cache->stagings;
@@ -70,10 +107,15 @@ bool cache_staging_has(struct cache_staging *staging, pid_t process)
 			list_entry(node, struct cache_writer, node);
 
 		if (!writer->peek && writer->process == process)
-			found = true;
+			found = found || counts(staging, writer);
 	}
 	pthread_mutex_unlock(&stagings->table_lock);
 	return found;
+}
+
+bool cache_staging_clean(struct cache_staging *staging)
+{
+	return !staging->dirty;
 }
 
 bool cache_staging_shows(struct cache_staging *staging, pid_t process)

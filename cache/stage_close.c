@@ -27,19 +27,17 @@ static void announce(struct cache_staging *staging)
 }
 
 /* A writer was killed: the page loses its name at once, so that whoever opens
- * it next begins anew, and goes with its last handle. */
+ * it next begins anew, and goes with its last handle.  lock. */
 static void break_page(struct cache_staging *staging)
 {
 	struct stagings *stagings = staging->cache->stagings;
 
-	pthread_mutex_lock(&staging->lock);
 	if (!staging->broken && staging->dirty)
 		CACHE_COUNT(staging->cache, aborted_writers, 1);
 	staging->broken = true;
 	pthread_mutex_lock(&stagings->table_lock);
 	stage_name_clear(staging);
 	pthread_mutex_unlock(&stagings->table_lock);
-	pthread_mutex_unlock(&staging->lock);
 }
 
 /* Marks the handle as at rest.  Returns whether others still write. */
@@ -75,20 +73,19 @@ int cache_stage_flush(struct cache_writer *writer, bool killed,
 		      bool *ret_committed)
 {
 	struct cache_staging *staging = writer->staging;
-	bool mine;
+	bool others, mine;
 	int error = 0;
 
 	*ret_committed = false;
 	if (writer->peek)
 		return 0;
-	if (others_write(writer, &mine) && !killed)
-		return 0;
-	if (killed && mine) {
-		break_page(staging);
-		return 0;
-	}
+	/* Who joins from here on cannot change the page before it has been
+	 * committed: else half of what he does (O_TRUNC) would go with it. */
 	pthread_mutex_lock(&staging->lock);
-	if (!stage_incomplete(staging))
+	others = others_write(writer, &mine);
+	if (killed && mine)
+		break_page(staging);
+	else if (!others && !stage_incomplete(staging))
 		error = stage_commit(staging, ret_committed);
 	pthread_mutex_unlock(&staging->lock);
 	return error;

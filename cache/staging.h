@@ -79,8 +79,11 @@ void cache_staging_entry(struct cache_staging *staging, struct meta_entry *ret,
 			 uint32_t *ret_links);
 bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 			char *ret_name, size_t *ret_len);
-/* Any process that has a writable handle. */
+/* Has that process a writable handle?  One that it has closed (RELEASE comes
+ * late) counts only while what was written by it is not committed. */
 bool cache_staging_has(struct cache_staging *staging, pid_t process);
+/* All that was written has been committed. */
+bool cache_staging_clean(struct cache_staging *staging);
 /* It shows itself to that process: to those, and with show_partial to all. */
 bool cache_staging_shows(struct cache_staging *staging, pid_t process);
 

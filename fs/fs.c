@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "fs/control.h"
+#include "fs/late.h"
 #include "fs/ops/ops.h"
 #include "fs/process.h"
 #include "tools/lib/clock.h"

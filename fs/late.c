@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/fs.h"
+#include "fs/late.h"
 
 #include <errno.h>
 
@@ -81,24 +81,39 @@ static bool may_see(fuse_req_t req, struct node *node)
 	       process_may_have_file(thread, node->object);
 }
 
-bool late_refused(fuse_req_t req, struct node *node)
+static void refuse(fuse_req_t req, struct node *node)
 {
 	struct fs *fs = fs_of(req);
 	char buf[NAME_MAX_BYTES];
 	struct cache_name name;
 	struct key_id key;
 
-	if (node->kind != NODE_STAGING || may_see(req, node))
-		return false;
 	if (!fs_node_name(fs, node, buf, &name)) {
 		fuse_reply_err(req, ENOENT);
-		return true;
+		return;
 	}
 	key = negative_key(name.dir, name.name, name.len);
 	if (reserve_has(fs->reserves, fuse_req_ctx(req)->pid, &key))
 		fuse_reply_err(req, ENOENT);
 	else
 		opening_again(req, &name, &(struct reservation){0});
+}
+
+bool late_refused_open(fuse_req_t req, struct node *node)
+{
+	if (node->kind != NODE_STAGING || may_see(req, node))
+		return false;
+	refuse(req, node);
+	return true;
+}
+
+bool late_refused(fuse_req_t req, struct node *node)
+{
+	/* In this order: a commit may come between. */
+	if (node->kind != NODE_STAGING || may_see(req, node) ||
+	    cache_staging_clean(node->staging))
+		return false;
+	refuse(req, node);
 	return true;
 }
 
@@ -117,7 +132,7 @@ void late_before(struct fs *fs, const struct cache_name *name,
 void late_gone(struct fs *fs, const struct cache_name *name,
 	       const struct cache_found *found)
 {
-	if (found->entry.object && (found->links <= 1 ||
-				    found->entry.type == META_DIR))
+	if (found->entry.object &&
+	    (found->links <= 1 || found->entry.type == META_DIR))
 		fs_gone(fs, name, found);
 }

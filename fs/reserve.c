@@ -10,7 +10,7 @@
 #include "tools/lib/list.h"
 
 #define BUCKETS 256u
-#define ABSENT_LOOKUPS 2u
+#define ABSENT_LOOKUPS 8u
 
 struct item {
 	struct list age;  /* oldest first */
@@ -150,6 +150,19 @@ void reserve_put(struct reserves *reserves, pid_t thread,
 	item_free(oldest);
 }
 
+void reserve_drop(struct reserves *reserves, pid_t thread)
+{
+	if (!reserves->count)
+		return;
+	pthread_mutex_lock(&reserves->lock);
+	struct item *item = find(reserves, thread, NULL);
+
+	if (item)
+		detach(reserves, item);
+	pthread_mutex_unlock(&reserves->lock);
+	item_free(item);
+}
+
 bool reserve_take(struct reserves *reserves, pid_t thread,
 		  const struct key_id *name, struct reservation *ret)
 {
@@ -205,8 +218,8 @@ bool reserve_wants_writer(struct reserves *reserves, pid_t thread,
 		return false;
 	pthread_mutex_lock(&reserves->lock);
 	struct item *item = find(reserves, thread, name);
-	bool wants = item && item->reservation.writes &&
-		     !item->reservation.writer;
+	bool wants =
+		item && item->reservation.writes && !item->reservation.writer;
 
 	if (wants)
 		*ret_flags = item->reservation.flags;

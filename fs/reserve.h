@@ -41,11 +41,13 @@ struct reservation {
 	/* NULL, or owned. */
 	struct cache_writer *writer;
 	pid_t process; /* the writer's */
+	bool reads;    /* it was an OPEN for reading: of no use for writing */
 	bool writes;   /* a writer is wanted: with these CACHE_STAGE_* flags */
 	unsigned flags;
 	struct cache_page *page;
 	/* Look-ups that find nothing until it is forgotten: the kernel makes
-	 * two (of the entry it has, then of the name). */
+	 * two (of the entry it has, then of the name), and more when others
+	 * look the name up at the same time. */
 	unsigned absent_left;
 };
 
@@ -82,6 +84,8 @@ void reserve_absent(struct reserves *reserves, pid_t thread,
  * it when nothing is reserved for that. */
 void reserve_page(struct reserves *reserves, pid_t thread,
 		  const struct key_id *name, struct cache_page *page);
+/* Whatever the thread has: it does something else now. */
+void reserve_drop(struct reserves *reserves, pid_t thread);
 /* Gives back what is in a reservation. */
 void reservation_release(struct reservation *reservation);
 /* Ends what is too old; called now and then. */

@@ -72,6 +72,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	if (!fs_name(req, parent, name, &key))
 		return;
 	creator = fs_creator(req, key.dir, mode);
+	reserve_drop(fs->reserves, fuse_req_ctx(req)->pid);
 	outcome = cache_stage_open(fs->cache, &key, create_flags(fi->flags),
 				   &creator, process, &writer);
 	if (outcome == 0)

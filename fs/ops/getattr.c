@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "fs/late.h"
+
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct node *node = fs_node(req, ino);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "fs/late.h"
+
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 	     const char *newname)
 {

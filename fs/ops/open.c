@@ -16,10 +16,9 @@ void opening_reply(struct fs *fs, fuse_req_t req, struct fuse_file_info *fi,
 	/* A reader's close has nothing to say, and a version never changes. */
 	if (!handle->writer && !handle->control) {
 		fi->noflush = 1;
-		fi->keep_cache =
-			handle->page &&
-			fs_is_version(cache_page_entry(handle->page),
-				      handle->node);
+		fi->keep_cache = handle->page &&
+				 fs_is_version(cache_page_entry(handle->page),
+					       handle->node);
 	}
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		fs_close(fs, handle);

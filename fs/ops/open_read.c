@@ -38,7 +38,8 @@ static void again(struct opening *o)
 	if (o->again)
 		refuse(o);
 	else
-		opening_again(o->req, &o->name, &(struct reservation){0});
+		opening_again(o->req, &o->name,
+			      &(struct reservation){.reads = true});
 }
 
 /* Takes over the page. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/ops/ops.h"
 
+#include "fs/late.h"
 #include "fs/ops/opening.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ static void failed(fuse_req_t req, const struct cache_name *name, int outcome,
 {
 	struct fs *fs = fs_of(req);
 	const struct reservation keep = {
+		.reads = flags & CACHE_STAGE_PEEK,
 		.writes = !(flags & CACHE_STAGE_PEEK),
 		.flags = flags & ~(unsigned)CACHE_STAGE_TRUNCATE,
 	};
@@ -70,6 +72,7 @@ static bool came_back(fuse_req_t req, struct node *node,
 		reserve_take(fs->reserves, fuse_req_ctx(req)->pid, &key, &r);
 	if (!*ret_again)
 		return false;
+	*ret_again = !r.reads;
 	writer = is_called(r.writer, name) ? r.writer : NULL;
 	if (writer)
 		r.writer = NULL;
@@ -117,7 +120,8 @@ void opening_write(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
 
 /* The writer that this thread's first OPEN began, if it is for this page. */
 static struct cache_writer *reserved(fuse_req_t req, struct node *node,
-				     pid_t *ret_process, bool *ret_again)
+				     bool reads, pid_t *ret_process,
+				     bool *ret_again)
 {
 	struct fs *fs = fs_of(req);
 	char buf[NAME_MAX_BYTES];
@@ -132,7 +136,7 @@ static struct cache_writer *reserved(fuse_req_t req, struct node *node,
 	key = negative_key(name.dir, name.name, name.len);
 	if (!reserve_take(fs->reserves, fuse_req_ctx(req)->pid, &key, &r))
 		return NULL;
-	*ret_again = true;
+	*ret_again = reads || !r.reads;
 	if (r.writer && cache_writer_staging(r.writer) == node->staging) {
 		writer = r.writer;
 		r.writer = NULL;
@@ -169,10 +173,11 @@ void opening_staging(fuse_req_t req, struct node *node,
 
 	if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC)) {
 		flags = CACHE_STAGE_PEEK;
-		if (late_refused(req, node))
+		if (late_refused_open(req, node))
 			return;
 	}
-	writer = reserved(req, node, &process, &again);
+	writer =
+		reserved(req, node, flags & CACHE_STAGE_PEEK, &process, &again);
 	if (!writer) {
 		process = fs_process(req);
 		outcome = cache_stage_join(node->staging, flags, process,

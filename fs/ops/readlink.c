@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "fs/late.h"
+
 /* Another may have taken its place between the walk to it and this. */
 static int read_target(struct fs *fs, struct node *node, char *ret, size_t size)
 {
@@ -12,8 +14,8 @@ static int read_target(struct fs *fs, struct node *node, char *ret, size_t size)
 	for (int i = 0; i < LATE_TRIES && outcome == CACHE_MISS; i++) {
 		if (late_entry(fs, node, &late) || !late.named)
 			break;
-		outcome = cache_readlink(fs->cache, late.entry.object, ret,
-					 size);
+		outcome =
+			cache_readlink(fs->cache, late.entry.object, ret, size);
 	}
 	return outcome;
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "fs/late.h"
+
 /* The kernel moves its entry along: the node must know where it is, or its
  * next open would have to look it up once more. */
 static void follow(struct fs *fs, const struct cache_name *from,

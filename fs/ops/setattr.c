@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fs/late.h"
 #include "tools/lib/clock.h"
 
 static unsigned which_of(int to_set, const struct stat *attr,
@@ -170,6 +171,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 
 	if (node && !fi && late_refused(req, node))
 		return;
+	reserve_drop(fs->reserves, fuse_req_ctx(req)->pid);
 	if (node && to_set & FUSE_SET_ATTR_SIZE)
 		outcome = set_size(req, node, (uint64_t)attr->st_size,
 				   fi ? handle_of(fi) : NULL, &committed);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/late.h"
 #include "fs/ops/ops.h"
 
 /* libfuse's way of answering both "how long?" and "what?". */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fs/late.h"
+
 #define PREFIX "user.pagefs."
 
 enum fact {
