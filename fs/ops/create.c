@@ -6,11 +6,6 @@
 
 #include "fs/ops/opening.h"
 
-/* The kernel may keep the attributes of a new page: all that changes them goes
- * through its one node, and a write makes the kernel ask for them again.
- * Without this each create and the fstat(2) after it cost a GETATTR. */
-#define NEW_PAGE_SECONDS 1.0
-
 static unsigned create_flags(int flags)
 {
 	unsigned stage = opening_flags(flags) | CACHE_STAGE_CREATE;
@@ -38,8 +33,6 @@ static void created(fuse_req_t req, const struct cache_name *name,
 	/* Begun over a version that was committed since the kernel looked. */
 	if (found.entry.version.clock)
 		node_set_shown(fs->nodes, node);
-	else
-		entry.attr_timeout = NEW_PAGE_SECONDS;
 	handle = handle_new(fs, node);
 	if (!handle)
 		goto err_entry;
