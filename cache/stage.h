@@ -119,8 +119,10 @@ struct cache_staging {
 	pthread_mutex_t lock;
 	struct stage_chunk **chunks; /* ascending by index */
 	size_t chunk_count, chunk_room;
-	_Atomic bool dirty; /* there is something to commit; read under
-			       table_lock, too, by who may see the page */
+	_Atomic bool dirty;  /* there is something to commit; read under
+				table_lock, too, by who may see the page */
+	_Atomic bool mapped; /* closed with parts never written: an mmap writer
+				writes on until its RELEASE; read as dirty is */
 	bool sized;   /* a truncate or fallocate set the size past the end */
 	bool patched; /* some of what counts as written was only zeroed */
 	bool checkpointed; /* committed by fsync, and not written to since */

@@ -92,7 +92,7 @@ bool cache_staging_name(struct cache_staging *staging, uint64_t *ret_dir,
 static bool counts(const struct cache_staging *staging,
 		   const struct cache_writer *writer)
 {
-	return !writer->flushed || writer->wrote ||
+	return !writer->flushed || writer->wrote || staging->mapped ||
 	       (staging->dirty && !stage_active(staging, NULL));
 }
 

@@ -85,7 +85,9 @@ int cache_stage_flush(struct cache_writer *writer, bool killed,
 	others = others_write(writer, &mine);
 	if (killed && mine)
 		break_page(staging);
-	else if (!others && !stage_incomplete(staging))
+	else if (stage_incomplete(staging))
+		staging->mapped = true;
+	else if (!others)
 		error = stage_commit(staging, ret_committed);
 	pthread_mutex_unlock(&staging->lock);
 	return error;
