@@ -28,7 +28,7 @@
 static void name_of(const char *mount_point, struct sockaddr_un *ret,
 		    socklen_t *ret_len)
 {
-	char namespace[64] = "";
+	char namespace[32] = "";
 	uint64_t id[2];
 
 	if (readlink("/proc/self/ns/mnt", namespace, sizeof(namespace) - 1) < 0)

@@ -14,6 +14,8 @@
  * (PR_SET_PDEATHSIG) that the daemon's main thread has gone, and aborts the
  * connection: callers get ENOTCONN or ECONNABORTED, and the thread ends.
  *
+ * Only root may abort it so (umount -f); a user's mount is left to the kernel.
+ *
  * One guard a mount point at a time: it holds an abstract socket's name, so
  * that it can't meet the mount of the next daemon there.
  *
