@@ -171,10 +171,6 @@ bool reserve_take(struct reserves *reserves, pid_t thread,
 	pthread_mutex_lock(&reserves->lock);
 	struct item *item = find(reserves, thread, name);
 
-	/* The name was renamed away under the open: what the thread has is of
-	 * the same open all the same, and a second ESTALE would reach it. */
-	if (!item && thread > 0)
-		item = find(reserves, thread, NULL);
 	if (item)
 		detach(reserves, item);
 	pthread_mutex_unlock(&reserves->lock);

@@ -59,8 +59,7 @@ void reserves_free(struct reserves *reserves);
  * what the thread had; takes over what is in it. */
 void reserve_put(struct reserves *reserves, pid_t thread,
 		 const struct reservation *reservation);
-/* Takes the thread's reservation for that name, or the one that it has (what is
- * in it may be of another name then): false if it has none. */
+/* Takes the thread's reservation for that name: false if it has none. */
 bool reserve_take(struct reserves *reserves, pid_t thread,
 		  const struct key_id *name, struct reservation *ret);
 /* Has the thread one for that name?  A few nanoseconds when nobody has. */
